@@ -20,7 +20,7 @@ bool CircuitBreaker::Succeeded() {
 
 bool CircuitBreaker::Failed(Time now, uint64_t random) {
   const bool opened = !open();
-  // Calls that were under way when it opened fail as well: they are the same failure.
+  // Calls that were under way when it opened fail as well, and that is the same failure.
   if (!opened && !std::exchange(trying_, false)) return false;
   pause_ = opened ? times_.first : std::min(pause_ * 2, times_.longest);
   const auto spread = static_cast<uint64_t>(pause_.count()) / 4 + 1;

@@ -1,5 +1,6 @@
-// Leaves a server alone after a failure, so that a dead one costs nothing: whoever asks is told so
-// at once until the time is over; then one caller tries, and the others wait for its result.
+// CircuitBreaker leaves a server alone after a failure, so that a dead server costs nothing. During
+// a pause it turns callers away at once. After the pause one caller tries, and the others wait for
+// its result.
 #pragma once
 
 #include <chrono>
@@ -7,13 +8,13 @@
 
 namespace hpu::store {
 
-// Not thread-safe. Time is passed in.
+// Not thread-safe. Callers pass the time in.
 class CircuitBreaker {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // The first pause, the longest one (each is twice the one before), and how long a trial may take
-  // before another caller makes one.
+  // Times are the first pause, the longest one (each pause is twice the one before), and the time
+  // that a trial may take before another caller makes one.
   struct Times {
     std::chrono::milliseconds first;
     std::chrono::milliseconds longest;
@@ -21,11 +22,13 @@ class CircuitBreaker {
   };
   explicit CircuitBreaker(const Times& times) : times_(times) {}
 
-  // True: go on, and say how it went. After a pause one caller per trial time hears true.
+  // Returns true if the caller may go on, and must say how it went. After a pause one caller per
+  // trial time may.
   bool Allow(Time now);
-  // True if that closed it.
+  // Returns true if that closed the circuit.
   bool Succeeded();
-  // True if that opened it. `random` spreads the clients: the pause is up to a quarter longer.
+  // Returns true if that opened the circuit. `random` spreads the clients: it makes the pause up to
+  // a quarter longer.
   bool Failed(Time now, uint64_t random);
   bool open() const { return pause_.count() > 0; }
 
@@ -33,7 +36,7 @@ class CircuitBreaker {
   Times times_;
   std::chrono::milliseconds pause_{0};  // 0: closed
   Time retry_at_{};
-  bool trying_ = false;  // a caller was let through after a pause
+  bool trying_ = false;  // true if a caller tries after a pause
 };
 
 }  // namespace hpu::store

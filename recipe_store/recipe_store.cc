@@ -63,25 +63,40 @@ void OldestFirst(std::vector<Alias>& aliases) {
 
 namespace {
 
-absl::Status NoHousekeeping() {
+absl::Status NoMaintenance() {
   return Error(absl::StatusCode::kUnimplemented, "this store does not look after its entries");
 }
 
 }  // namespace
 
-absl::Status RecipeStore::Pin(const Digest&, bool) { return NoHousekeeping(); }
-absl::StatusOr<std::vector<Digest>> RecipeStore::Pinned() { return NoHousekeeping(); }
-absl::StatusOr<std::vector<Digest>> RecipeStore::CollectGarbage(uint64_t, uint64_t) {
-  return NoHousekeeping();
-}
-absl::StatusOr<std::vector<ListPosition>> RecipeStore::Positions(
-    size_t limit, const std::optional<ListPosition>& after) {
-  ASSIGN_OR_RETURN(const std::vector<Manifest> manifests, List(limit, after));
-  std::vector<ListPosition> positions;
-  for (const Manifest& manifest : manifests) positions.push_back(PositionOf(manifest));
-  return positions;
+void StoreMaintenance::NoteUse(const Digest&) {}
+
+absl::Status StoreMaintenance::MakeRoom(const std::string&, const Entry&) {
+  return absl::OkStatus();
 }
 
-absl::Status RecipeStore::Verify(const Digest&) { return NoHousekeeping(); }
+absl::StatusOr<std::vector<Alias>> StoreMaintenance::AliasesOf(const Digest&) {
+  return NoMaintenance();
+}
+
+absl::StatusOr<std::vector<Manifest>> StoreMaintenance::List(size_t,
+                                                             const std::optional<ListPosition>&) {
+  return NoMaintenance();
+}
+
+absl::StatusOr<std::vector<ListPosition>> StoreMaintenance::Positions(
+    size_t, const std::optional<ListPosition>&) {
+  return NoMaintenance();
+}
+
+absl::Status StoreMaintenance::Pin(const Digest&, bool) { return NoMaintenance(); }
+
+absl::StatusOr<std::vector<Digest>> StoreMaintenance::Pinned() { return NoMaintenance(); }
+
+absl::StatusOr<std::vector<Digest>> StoreMaintenance::CollectGarbage(uint64_t, uint64_t) {
+  return NoMaintenance();
+}
+
+absl::Status StoreMaintenance::Flush() { return absl::OkStatus(); }
 
 }  // namespace hpu::store

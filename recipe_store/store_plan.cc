@@ -16,12 +16,12 @@ absl::Status StorePlan::Insert(const Digest& key, uint64_t manifest_bytes,
   StorePlan plan = *this;
   plan.kept_.insert(key);
   plan.total_bytes_ += manifest_bytes;
-  // Blobs of the entry that is to come in stay even if the entries that hold them now go.
+  // The blobs of the new entry stay even if the entries that hold them now go.
   for (const BlobRef& ref : UniqueRefs(refs)) {
     if (plan.EntriesOf(ref.digest) == 0) plan.total_bytes_ += ref.size_bytes;
     ++plan.added_[ref.digest];
   }
-  // An entry that another one of its key follows: its aliases stay.
+  // The new entry replaces one of its key, whose aliases stay.
   const uint64_t before = EntryBytes(key);
   uint64_t& after = plan.sizes_[key] = manifest_bytes;
   for (const BlobRef& ref : UniqueRefs(refs)) after += ref.size_bytes;
@@ -56,7 +56,8 @@ absl::Status StorePlan::Alias(const Digest& id, const std::string& tenant, const
     plan.TakeOut(key, *std::ranges::find_if(index_->entries_.at(key).aliases, is_oldest));
   }
   const Addition addition{key, plan.EntryBytes(key), bytes};
-  // Before there is room made for all, so that who has too much makes it.
+  // The tenant's share is trimmed before room is made for all, so that a tenant with too much makes
+  // it.
   if (index_->tenant_bytes() > 0) {
     RETURN_IF_ERROR(plan.Share(tenant, index_->tenant_bytes(), addition));
   }

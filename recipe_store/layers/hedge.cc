@@ -5,7 +5,7 @@
 namespace hpu::store {
 namespace {
 
-// A look-up is bounded by its place's timeouts, so a few threads get through many.
+// The place's timeouts bound a look-up, so a few threads get through many.
 constexpr size_t kMaxThreads = 32;
 constexpr size_t kMaxWaiting = 256;
 

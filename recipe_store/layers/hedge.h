@@ -1,6 +1,7 @@
-// Look-ups at a place that may be slow, and where nothing is lost if it does not answer: whoever
-// asks waits for a bounded time and goes on as after a miss, while the look-up goes on and tells
-// when it found something after all. While the last look-ups there were late nobody waits.
+// A Hedge is for look-ups at a place that may be slow, and where nothing is lost if it does not
+// answer. The caller waits for a bounded time and goes on as after a miss. The look-up goes on and
+// tells when it found something after all. After a late look-up no caller waits until one was in
+// time again.
 #pragma once
 
 #include <atomic>
@@ -22,8 +23,8 @@
 
 namespace hpu::store {
 
-// While it lives, this thread's look-ups are waited for to their end: of who has nothing else to do
-// than to wait, because nothing will be compiled.
+// While a PatientScope lives, the look-ups of its thread are waited for to their end. It is for
+// callers that will not compile and so have nothing else to do.
 class PatientScope {
  public:
   PatientScope() { ++depth_; }
@@ -36,33 +37,33 @@ class PatientScope {
   static thread_local int depth_;
 };
 
-// What the look-ups at one place have in common. Thread-safe.
+// A Hedge is what the look-ups at one place have in common. Thread-safe.
 class Hedge {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  // A program that a look-up found when nobody waited for it any more; from a thread of ours, with
-  // a lock held: it may not look anything up.
+  // An ArrivalSink takes the program that a look-up found when its callers waited no longer. It
+  // runs on a thread of the Hedge with a lock held, so it must not look anything up.
   using ArrivalSink = std::function<void(const Digest& content_key)>;
 
-  // `after`: how long a look-up is waited for; 0: as long as it takes. `name` stands before the
+  // A caller waits for a look-up for `after`, or to its end if that is 0. `name` stands before the
   // counters.
   Hedge(std::string name, std::chrono::milliseconds after);
   ~Hedge();
   Hedge(const Hedge&) = delete;
 
-  // Returns when the sink before has returned. Empty: nobody wants to know.
+  // Sets the sink, and returns when the sink before has returned. An empty sink takes nothing.
   void OnArrival(ArrivalSink sink);
-  // What runs is finished, what waits for a thread is dropped.
+  // Finishes the look-ups that run and drops those that wait for a thread.
   void Stop();
 
   bool waits() const { return after_.count() == 0 || PatientScope::Here(); }
   std::chrono::milliseconds after() const { return after_; }
 
-  // "<name>.hedged": look-ups that were not waited for to their end; "<name>.late": those of them
-  // that found something.
+  // Adds "<name>.hedged", the number of look-ups that were not waited for to their end, and
+  // "<name>.late", the number of those that found something.
   void AddCounters(std::map<std::string, uint64_t>& counters) const;
 
-  // For HedgedLookUps. False: so many look-ups are under way that there is none for this one.
+  // These are for HedgedLookUps. Run returns false if there are too many look-ups for one more.
   bool Run(std::function<void()> look_up);
   Time Deadline(Time begin) const;
   void NoteOverdue();
@@ -76,7 +77,7 @@ class Hedge {
   const std::chrono::milliseconds after_;
   std::mutex mutex_;
   std::condition_variable work_;
-  // Guarded by mutex_.
+  // The fields below are guarded by mutex_.
   std::deque<std::function<void()>> waiting_;
   std::vector<std::thread> threads_;
   size_t idle_ = 0;
@@ -88,19 +89,20 @@ class Hedge {
   std::atomic<uint64_t> late_{0};
 };
 
-// Look-ups of one kind, by key: those for one key at one time are one. Thread-safe.
+// HedgedLookUps are look-ups of one kind, by key. Those for one key at one time are one.
+// Thread-safe.
 template <typename T>
 class HedgedLookUps {
  public:
   using LookUp = std::function<absl::StatusOr<T>()>;
   using ContentKeyOf = Digest (*)(const T&);
 
-  // `hedge` must live longer, and be stopped before this goes.
+  // `hedge` must outlive this object, and must be stopped before this object goes.
   HedgedLookUps(Hedge* hedge, ContentKeyOf content_key_of)
       : hedge_(hedge), content_key_of_(content_key_of) {}
 
-  // What `look_up` answers, which then runs on another thread, with this one's log fields.
-  // DEADLINE_EXCEEDED: it has not answered yet, and goes on. RESOURCE_EXHAUSTED: it did not begin.
+  // Returns what `look_up` returns, which runs on another thread with the log fields of this one.
+  // DEADLINE_EXCEEDED: it has not returned yet, and goes on. RESOURCE_EXHAUSTED: it did not begin.
   absl::StatusOr<T> Run(const Digest& key, LookUp look_up) {
     if (hedge_->waits()) return look_up();
     bool first = false;
@@ -134,10 +136,10 @@ class HedgedLookUps {
     std::mutex mutex;
     std::condition_variable ended;
     std::optional<absl::StatusOr<T>> result;  // guarded by mutex
-    bool overdue = false;                     // guarded by mutex; somebody went on without it
+    bool overdue = false;                     // guarded by mutex; a caller went on without it
   };
 
-  // Whoever waits must be answered, also where memory ends.
+  // A waiter must get an answer, also if memory runs out.
   static absl::StatusOr<T> Try(const LookUp& look_up) {
     try {
       return look_up();

@@ -4,18 +4,18 @@
 
 namespace hpu::store {
 
-absl::StatusOr<Entry> MemoryRecipeStore::Get(const Digest& key) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (!index_.Touch(key, MicrosOfEpoch())) return NotFound("key ", ToHex(key), " is not in memory");
-  ++hits_;
-  return entries_.at(key);
-}
-
-absl::StatusOr<Entry> MemoryRecipeStore::Peek(const Digest& key) {
-  std::lock_guard<std::mutex> lock(mutex_);
+absl::StatusOr<Entry> MemoryRecipeStore::Find(const Digest& key, Purpose purpose) {
+  std::unique_lock<std::mutex> lock(mutex_);
   const auto found = entries_.find(key);
   if (found == entries_.end()) return NotFound("key ", ToHex(key), " is not in memory");
-  return found->second;
+  if (purpose == Purpose::kUse) {
+    index_.Touch(key, MicrosOfEpoch());
+    ++hits_;
+  }
+  Entry entry = found->second;
+  lock.unlock();
+  if (purpose == Purpose::kVerify) RETURN_IF_ERROR(CheckDigests(entry));
+  return entry;
 }
 
 absl::Status MemoryRecipeStore::Put(const Entry& entry) {
@@ -29,7 +29,7 @@ absl::Status MemoryRecipeStore::Put(const Entry& entry) {
   index_.Insert(key, manifest_bytes, refs, entry.manifest.created_unix_seconds, MicrosOfEpoch());
   Entry& kept = entries_[key] = entry;
   for (size_t i = 0; i < refs.size(); ++i) {
-    // Equal blobs of several entries are kept once, as the index counts them.
+    // The index counts equal blobs of several entries once, so they are kept once.
     kept.blobs[i] = blobs_.try_emplace(refs[i].digest, entry.blobs[i]).first->second;
   }
   return absl::OkStatus();
@@ -94,6 +94,12 @@ absl::StatusOr<std::vector<Manifest>> MemoryRecipeStore::List(
   return manifests;
 }
 
+absl::StatusOr<std::vector<ListPosition>> MemoryRecipeStore::Positions(
+    size_t limit, const std::optional<ListPosition>& after) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return index_.Page(limit == 0 ? SIZE_MAX : limit, after);
+}
+
 absl::Status MemoryRecipeStore::Quarantine(const Digest& key, const std::string& /*reason*/) {
   std::lock_guard<std::mutex> lock(mutex_);
   Apply(index_.PlanRemove(key));
@@ -118,11 +124,6 @@ absl::StatusOr<std::vector<Digest>> MemoryRecipeStore::CollectGarbage(uint64_t m
   Apply(change);
   evictions_ += change.removed_keys.size();
   return std::move(change.removed_keys);
-}
-
-absl::Status MemoryRecipeStore::Verify(const Digest& key) {
-  ASSIGN_OR_RETURN(const Entry entry, Peek(key));
-  return CheckDigests(entry);
 }
 
 void MemoryRecipeStore::AddCounters(std::map<std::string, uint64_t>& counters) const {

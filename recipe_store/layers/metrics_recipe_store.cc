@@ -19,9 +19,10 @@ class Stopwatch {
 
 }  // namespace
 
-absl::StatusOr<Entry> MetricsRecipeStore::Get(const Digest& key) {
+absl::StatusOr<Entry> MetricsRecipeStore::Find(const Digest& key, Purpose purpose) {
   const Stopwatch watch;
-  absl::StatusOr<Entry> entry = ForwardingRecipeStore::Get(key);
+  absl::StatusOr<Entry> entry = ForwardingRecipeStore::Find(key, purpose);
+  if (purpose != Purpose::kUse) return entry;
   const uint64_t micros = watch.micros();
   get_micros_ += micros;
   if (entry.ok()) {

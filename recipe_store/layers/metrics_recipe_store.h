@@ -1,8 +1,8 @@
-// Counts what a store is asked and answers, and the time it takes: "<name>.get_hits",
-// "<name>.get_misses", "<name>.get_errors", "<name>.get_micros", "<name>.get_bytes", "<name>.puts",
-// "<name>.put_errors", "<name>.put_micros", "<name>.saved_micros" (compile time that hits spared),
-// "<name>.alias_hits", "<name>.alias_misses", "<name>.alias_errors" (of reads),
-// "<name>.alias_puts".
+// MetricsRecipeStore counts what the store below is asked, what it answers, and the time that it
+// takes: "<name>.get_hits", "<name>.get_misses", "<name>.get_errors", "<name>.get_micros",
+// "<name>.get_bytes", "<name>.puts", "<name>.put_errors", "<name>.put_micros",
+// "<name>.saved_micros" (the compile time that hits saved), "<name>.alias_hits",
+// "<name>.alias_misses", "<name>.alias_errors" (of reads), "<name>.alias_puts".
 #pragma once
 
 #include <atomic>
@@ -11,12 +11,14 @@
 
 namespace hpu::store {
 
+// Errors are those of the store below. Thread-safe.
 class MetricsRecipeStore : public ForwardingRecipeStore {
  public:
   MetricsRecipeStore(std::unique_ptr<RecipeStore> inner, std::string name)
       : ForwardingRecipeStore(std::move(inner)), name_(std::move(name)) {}
 
-  absl::StatusOr<Entry> Get(const Digest& key) override;
+  // Counts a read for use. Other reads are not counted.
+  absl::StatusOr<Entry> Find(const Digest& key, Purpose purpose) override;
   absl::Status Put(const Entry& entry) override;
   absl::StatusOr<AliasRecord> GetAlias(const Digest& id) override;
   absl::Status PutAlias(const AliasRecord& alias) override;

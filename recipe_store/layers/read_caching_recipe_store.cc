@@ -15,57 +15,82 @@ void FillFast(RecipeStore& fast, const Entry& entry) {
 
 }  // namespace
 
-absl::StatusOr<Entry> ReadCachingRecipeStore::Get(const Digest& key) {
-  absl::StatusOr<Entry> cached = fast_->Get(key);
+std::unique_ptr<RecipeStore> MakeReadCaching(std::shared_ptr<RecipeStore> fast,
+                                             std::unique_ptr<RecipeStore> slow) {
+  auto programs = std::make_unique<ProgramCachingRecipeStore>(fast, std::move(slow));
+  return std::make_unique<AliasCachingRecipeStore>(std::move(fast), std::move(programs));
+}
+
+absl::StatusOr<Entry> ProgramCachingRecipeStore::Find(const Digest& key, Purpose purpose) {
+  if (purpose == Purpose::kVerify) {
+    absl::StatusOr<Entry> entry = ForwardingRecipeStore::Find(key, purpose);
+    // The store below has quarantined the entry, so the cached value goes as well.
+    if (absl::IsDataLoss(entry.status())) fast_->Quarantine(key, "").IgnoreError();
+    return entry;
+  }
+  absl::StatusOr<Entry> cached = fast_->Find(key, purpose);
   if (cached.ok()) {
-    slow_->NoteUse(key);
+    if (purpose == Purpose::kUse) NoteUse(key);
     return cached;
   }
-  ASSIGN_OR_RETURN(Entry entry, slow_->Get(key));
-  FillFast(*fast_, entry);
+  absl::StatusOr<Entry> entry = ForwardingRecipeStore::Find(key, purpose);
+  if (entry.ok() && purpose == Purpose::kUse) FillFast(*fast_, *entry);
   return entry;
 }
 
-absl::StatusOr<Entry> ReadCachingRecipeStore::Peek(const Digest& key) {
-  absl::StatusOr<Entry> cached = fast_->Peek(key);
-  return cached.ok() ? std::move(cached) : slow_->Peek(key);
-}
-
-absl::Status ReadCachingRecipeStore::Put(const Entry& entry) {
-  const absl::Status kept = slow_->Put(entry);
+absl::Status ProgramCachingRecipeStore::Put(const Entry& entry) {
+  const absl::Status kept = ForwardingRecipeStore::Put(entry);
   FillFast(*fast_, entry);
   return kept;
 }
 
-absl::StatusOr<AliasRecord> ReadCachingRecipeStore::GetAlias(const Digest& id) {
+absl::Status ProgramCachingRecipeStore::Quarantine(const Digest& key, const std::string& reason) {
+  const absl::Status fast = fast_->Quarantine(key, reason);
+  RETURN_IF_ERROR(ForwardingRecipeStore::Quarantine(key, reason));
+  return fast;
+}
+
+absl::StatusOr<std::vector<Digest>> ProgramCachingRecipeStore::CollectGarbage(
+    uint64_t max_bytes, uint64_t unused_since) {
+  ASSIGN_OR_RETURN(std::vector<Digest> removed,
+                   ForwardingRecipeStore::CollectGarbage(max_bytes, unused_since));
+  for (const Digest& key : removed) fast_->Quarantine(key, "").IgnoreError();
+  return removed;
+}
+
+void ProgramCachingRecipeStore::AddCounters(std::map<std::string, uint64_t>& counters) const {
+  fast_->AddCounters(counters);
+  ForwardingRecipeStore::AddCounters(counters);
+}
+
+absl::StatusOr<AliasRecord> AliasCachingRecipeStore::GetAlias(const Digest& id) {
   absl::StatusOr<AliasRecord> cached = fast_->GetAlias(id);
   if (cached.ok()) return cached;
-  ASSIGN_OR_RETURN(AliasRecord alias, slow_->GetAlias(id));
-  // Where the entry is not cached yet, its alias is neither.
+  ASSIGN_OR_RETURN(AliasRecord alias, ForwardingRecipeStore::GetAlias(id));
+  // The fast store refuses the alias if it does not have the entry yet.
   fast_->PutAlias(alias).IgnoreError();
   return alias;
 }
 
-absl::Status ReadCachingRecipeStore::PutAlias(const AliasRecord& alias) {
-  const absl::Status kept = slow_->PutAlias(alias);
+absl::Status AliasCachingRecipeStore::PutAlias(const AliasRecord& alias) {
+  const absl::Status kept = ForwardingRecipeStore::PutAlias(alias);
   if (absl::Status cached = fast_->PutAlias(alias); cached.ok()) {
-    // An entry that only the cache has, because the disk is full, has its alias there too.
+    // If the disk is full, only the fast store has the entry, and it has the alias as well now.
     return absl::IsNotFound(kept) ? absl::OkStatus() : kept;
   }
-  // What the cache has under this id is of yesterday.
+  // An older alias of this id in the fast store is outdated now.
   fast_->DropAlias(alias.id()).IgnoreError();
   return kept;
 }
 
-absl::Status ReadCachingRecipeStore::DropAlias(const Digest& id) {
+absl::Status AliasCachingRecipeStore::DropAlias(const Digest& id) {
   const absl::Status fast = fast_->DropAlias(id);
-  RETURN_IF_ERROR(slow_->DropAlias(id));
+  RETURN_IF_ERROR(ForwardingRecipeStore::DropAlias(id));
   return fast;
 }
 
-absl::StatusOr<std::vector<Alias>> ReadCachingRecipeStore::AliasesOf(const Digest& key) {
-  ASSIGN_OR_RETURN(std::vector<Alias> aliases, slow_->AliasesOf(key));
-  // What the slow store could not keep.
+absl::StatusOr<std::vector<Alias>> AliasCachingRecipeStore::AliasesOf(const Digest& key) {
+  ASSIGN_OR_RETURN(std::vector<Alias> aliases, ForwardingRecipeStore::AliasesOf(key));
   const absl::StatusOr<std::vector<Alias>> cached = fast_->AliasesOf(key);
   if (cached.ok()) {
     std::set<Digest> known;
@@ -78,51 +103,13 @@ absl::StatusOr<std::vector<Alias>> ReadCachingRecipeStore::AliasesOf(const Diges
   return aliases;
 }
 
-absl::StatusOr<std::vector<Manifest>> ReadCachingRecipeStore::List(
+absl::StatusOr<std::vector<Manifest>> AliasCachingRecipeStore::List(
     size_t limit, const std::optional<ListPosition>& after) {
-  ASSIGN_OR_RETURN(std::vector<Manifest> manifests, slow_->List(limit, after));
-  // What the slow store could not keep.
+  ASSIGN_OR_RETURN(std::vector<Manifest> manifests, ForwardingRecipeStore::List(limit, after));
   const absl::StatusOr<std::vector<Manifest>> cached = fast_->List(limit, after);
   if (cached.ok()) manifests.insert(manifests.end(), cached->begin(), cached->end());
   NewestFirst(manifests, limit);
   return manifests;
-}
-
-absl::Status ReadCachingRecipeStore::Quarantine(const Digest& key, const std::string& reason) {
-  const absl::Status fast = fast_->Quarantine(key, reason);
-  RETURN_IF_ERROR(slow_->Quarantine(key, reason));
-  return fast;
-}
-
-absl::Status ReadCachingRecipeStore::Pin(const Digest& key, bool pinned) {
-  return slow_->Pin(key, pinned);
-}
-
-absl::StatusOr<std::vector<Digest>> ReadCachingRecipeStore::Pinned() { return slow_->Pinned(); }
-
-absl::StatusOr<std::vector<Digest>> ReadCachingRecipeStore::CollectGarbage(uint64_t max_bytes,
-                                                                           uint64_t unused_since) {
-  ASSIGN_OR_RETURN(std::vector<Digest> removed, slow_->CollectGarbage(max_bytes, unused_since));
-  for (const Digest& key : removed) fast_->Quarantine(key, "").IgnoreError();
-  return removed;
-}
-
-absl::Status ReadCachingRecipeStore::Verify(const Digest& key) {
-  const absl::Status verdict = slow_->Verify(key);
-  // What was quarantined there is of no use here.
-  if (absl::IsDataLoss(verdict)) fast_->Quarantine(key, "").IgnoreError();
-  return verdict;
-}
-
-absl::Status ReadCachingRecipeStore::Flush() {
-  const absl::Status fast = fast_->Flush();
-  RETURN_IF_ERROR(slow_->Flush());
-  return fast;
-}
-
-void ReadCachingRecipeStore::AddCounters(std::map<std::string, uint64_t>& counters) const {
-  fast_->AddCounters(counters);
-  slow_->AddCounters(counters);
 }
 
 }  // namespace hpu::store

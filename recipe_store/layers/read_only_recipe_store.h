@@ -1,11 +1,12 @@
-// A store that is read and never changed: what would change it is taken for done. For an engine
-// that belongs to somebody else.
+// ReadOnlyRecipeStore reads the engine below and never changes it: it answers OK to a call that
+// would change it. It is for an engine that belongs to somebody else.
 #pragma once
 
 #include "recipe_store/layers/forwarding_recipe_store.h"
 
 namespace hpu::store {
 
+// Errors of reads are those of the engine. Thread-safe.
 class ReadOnlyRecipeStore : public ForwardingRecipeStore {
  public:
   using ForwardingRecipeStore::ForwardingRecipeStore;

@@ -15,7 +15,7 @@ SharedTierRecipeStore::SharedTierRecipeStore(std::unique_ptr<RecipeStore> near,
                                              std::shared_ptr<RecipeStore> shared,
                                              WriteBehind* behind, bool read_only,
                                              std::shared_ptr<Hedge> hedge)
-    : near_(std::move(near)),
+    : ForwardingRecipeStore(std::move(near)),
       shared_(std::move(shared)),
       behind_(behind),
       read_only_(read_only),
@@ -23,9 +23,11 @@ SharedTierRecipeStore::SharedTierRecipeStore(std::unique_ptr<RecipeStore> near,
       entries_(hedge_.get(), [](const Entry& entry) { return entry.manifest.key(); }),
       aliases_(hedge_.get(), [](const AliasRecord& record) { return record.alias.content_key; }) {}
 
-absl::StatusOr<Entry> SharedTierRecipeStore::Get(const Digest& key) {
-  absl::StatusOr<Entry> near = near_->Get(key);
-  if (near.ok()) return near;
+absl::StatusOr<Entry> SharedTierRecipeStore::Find(const Digest& key, Purpose purpose) {
+  absl::StatusOr<Entry> near = ForwardingRecipeStore::Find(key, purpose);
+  if (near.ok() || purpose == Purpose::kVerify) return near;
+  std::optional<PatientScope> patient;
+  if (purpose == Purpose::kInspect) patient.emplace();
   absl::StatusOr<Entry> shared =
       entries_.Run(key, [this, key] { return ReadShared(/*tenant=*/nullptr, key); });
   return shared.ok() ? shared : near;
@@ -34,7 +36,7 @@ absl::StatusOr<Entry> SharedTierRecipeStore::Get(const Digest& key) {
 absl::StatusOr<Entry> SharedTierRecipeStore::ReadShared(const std::string* tenant,
                                                         const Digest& key) {
   const uint64_t before = withdrawals_;
-  // It may have been read before it was withdrawn, and be filed after it.
+  // The entry may be read before it is withdrawn, and filed afterwards.
   const auto withdrawn = [&] { return withdrawals_ != before || IsWithdrawn(key); };
   absl::StatusOr<Entry> shared = shared_->Get(key);
   if (withdrawn()) shared = NotFound("key ", ToHex(key), " is being withdrawn");
@@ -43,20 +45,20 @@ absl::StatusOr<Entry> SharedTierRecipeStore::ReadShared(const std::string* tenan
     return shared;
   }
   ++hits_;
-  absl::Status kept = tenant == nullptr ? absl::OkStatus() : near_->MakeRoom(*tenant, *shared);
-  if (!absl::IsResourceExhausted(kept)) kept = near_->Put(*shared);
+  absl::Status kept = tenant == nullptr ? absl::OkStatus() : MakeRoom(*tenant, *shared);
+  if (!absl::IsResourceExhausted(kept)) kept = ForwardingRecipeStore::Put(*shared);
   if (!kept.ok()) {
     HPU_LOG(kDebug, "program of the shared store not kept error=" << ToText(kept));
   }
   if (withdrawn()) {
-    near_->Quarantine(key, "withdrawn while it was filed").IgnoreError();
+    ForwardingRecipeStore::Quarantine(key, "withdrawn while it was filed").IgnoreError();
     return NotFound("key ", ToHex(key), " is being withdrawn");
   }
   return shared;
 }
 
 absl::Status SharedTierRecipeStore::Put(const Entry& entry) {
-  const absl::Status kept = near_->Put(entry);
+  const absl::Status kept = ForwardingRecipeStore::Put(entry);
   WriteShared(entry.size_bytes(), [this, entry](RecipeStore& shared) {
     absl::Status written = shared.Put(entry);
     std::lock_guard<std::mutex> lock(withdrawn_mutex_);
@@ -67,7 +69,7 @@ absl::Status SharedTierRecipeStore::Put(const Entry& entry) {
 }
 
 absl::StatusOr<AliasRecord> SharedTierRecipeStore::GetAlias(const Digest& id) {
-  absl::StatusOr<AliasRecord> near = near_->GetAlias(id);
+  absl::StatusOr<AliasRecord> near = ForwardingRecipeStore::GetAlias(id);
   if (near.ok()) return near;
   absl::StatusOr<AliasRecord> shared = aliases_.Run(id, [this, id] { return ReadSharedAlias(id); });
   return shared.ok() ? shared : near;
@@ -79,23 +81,24 @@ absl::StatusOr<AliasRecord> SharedTierRecipeStore::ReadSharedAlias(const Digest&
     if (!absl::IsNotFound(shared.status())) ++read_failures_;
     return shared;
   }
-  // Whoever asks for the name asks for the program next; a name lives with its program.
+  // The caller asks for the program next, and an alias is kept with its program only.
   const Alias& alias = shared->alias;
-  if (near_->Get(alias.content_key).ok() || ReadShared(&alias.tenant, alias.content_key).ok()) {
-    near_->PutAlias(*shared).IgnoreError();
+  if (ForwardingRecipeStore::Find(alias.content_key, Purpose::kUse).ok() ||
+      ReadShared(&alias.tenant, alias.content_key).ok()) {
+    ForwardingRecipeStore::PutAlias(*shared).IgnoreError();
   }
   return shared;
 }
 
 absl::Status SharedTierRecipeStore::PutAlias(const AliasRecord& alias) {
-  const absl::Status kept = near_->PutAlias(alias);
+  const absl::Status kept = ForwardingRecipeStore::PutAlias(alias);
   WriteShared(alias.size_bytes(), [alias](RecipeStore& shared) { return shared.PutAlias(alias); });
   return kept;
 }
 
 absl::Status SharedTierRecipeStore::DropAlias(const Digest& id) {
   WriteShared(0, [id](RecipeStore& shared) { return shared.DropAlias(id); });
-  return near_->DropAlias(id);
+  return ForwardingRecipeStore::DropAlias(id);
 }
 
 absl::Status SharedTierRecipeStore::Quarantine(const Digest& key, const std::string& reason) {
@@ -108,12 +111,12 @@ absl::Status SharedTierRecipeStore::Quarantine(const Digest& key, const std::str
     }
     ++withdrawals_;
   }
-  const absl::Status near = near_->Quarantine(key, reason);
+  const absl::Status near = ForwardingRecipeStore::Quarantine(key, reason);
   if (!read_only_) Withdraw(key, reason);
   return near;
 }
 
-// In line with the writes, so that a program which is put in its place comes after it.
+// The withdrawal stands in the queue of the writes, so a later Put under the key comes after it.
 void SharedTierRecipeStore::Withdraw(const Digest& key, const std::string& reason) {
   const auto done = std::make_shared<std::promise<void>>();
   std::future<void> over = done->get_future();
@@ -145,17 +148,17 @@ void SharedTierRecipeStore::WriteShared(uint64_t bytes,
 }
 
 absl::Status SharedTierRecipeStore::Pin(const Digest& key, bool pinned) {
-  // What only the engine has comes here first.
+  // Nothing will be compiled, so the look-up waits for the shared store.
   const PatientScope patient;
   RETURN_IF_ERROR(Get(key).status());
-  return near_->Pin(key, pinned);
+  return ForwardingRecipeStore::Pin(key, pinned);
 }
 
 absl::Status SharedTierRecipeStore::Flush() {
   if (!behind_->Drain(kFlushPatience)) {
     HPU_LOG(kWarning, "the shared store did not take everything in time");
   }
-  return near_->Flush();
+  return ForwardingRecipeStore::Flush();
 }
 
 void SharedTierRecipeStore::AddCounters(std::map<std::string, uint64_t>& counters) const {
@@ -165,7 +168,7 @@ void SharedTierRecipeStore::AddCounters(std::map<std::string, uint64_t>& counter
   counters["shared.write_failures"] += write_failures_;
   behind_->AddCounters(counters);
   hedge_->AddCounters(counters);
-  near_->AddCounters(counters);
+  ForwardingRecipeStore::AddCounters(counters);
   shared_->AddCounters(counters);
 }
 

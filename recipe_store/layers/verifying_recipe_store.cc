@@ -3,26 +3,13 @@
 #include "base/log.h"
 
 namespace hpu::store {
-namespace {
-
-// Whose programs are believed may change: what is not believed today is a miss, and stays.
-absl::StatusOr<Entry> NotUntrusted(absl::StatusOr<Entry> entry) {
-  if (!absl::IsPermissionDenied(entry.status())) return entry;
+absl::StatusOr<Entry> VerifyingRecipeStore::Find(const Digest& key, Purpose purpose) {
+  // Checked verifies the digests, so the store below need not.
+  const Purpose below = purpose == Purpose::kVerify ? Purpose::kInspect : purpose;
+  absl::StatusOr<Entry> entry = Checked(key, ForwardingRecipeStore::Find(key, below));
+  if (purpose == Purpose::kVerify || !absl::IsPermissionDenied(entry.status())) return entry;
+  // The set of trusted keys may change, so an entry that is not trusted today is a miss and stays.
   return NotFound(std::string(entry.status().message()));
-}
-
-}  // namespace
-
-absl::StatusOr<Entry> VerifyingRecipeStore::Get(const Digest& key) {
-  return NotUntrusted(Checked(key, ForwardingRecipeStore::Get(key)));
-}
-
-absl::StatusOr<Entry> VerifyingRecipeStore::Peek(const Digest& key) {
-  return NotUntrusted(Checked(key, ForwardingRecipeStore::Peek(key)));
-}
-
-absl::Status VerifyingRecipeStore::Verify(const Digest& key) {
-  return Checked(key, ForwardingRecipeStore::Peek(key)).status();
 }
 
 absl::StatusOr<Entry> VerifyingRecipeStore::Checked(const Digest& key,

@@ -52,13 +52,14 @@ void WriteBehind::Run() {
       task = std::move(tasks_.front());
       tasks_.pop_front();
     }
-    // One thread for all: what one task throws must not be the end of the others.
+    // One thread runs all tasks, so an exception of one must not end the others.
     try {
       task.run();
     } catch (const std::exception& error) {
       HPU_LOG(kError, "writing to the shared store failed error=" << error.what());
     }
-    task.run = nullptr;  // frees what it kept before it is counted
+    // This frees what the task kept before the task counts as finished.
+    task.run = nullptr;
     std::lock_guard<std::mutex> lock(mutex_);
     bytes_ -= task.bytes;
     ++finished_;

@@ -1,5 +1,5 @@
-// Work for a slow store that nobody waits for: done in order by one thread, bounded in bytes and
-// number. What does not fit is dropped and counted.
+// WriteBehind does work for a slow store that no caller waits for. One thread does it in order. The
+// queue is bounded in bytes and in number, and what does not fit is dropped and counted.
 #pragma once
 
 #include <atomic>
@@ -15,6 +15,7 @@
 
 namespace hpu::store {
 
+// Thread-safe.
 class WriteBehind {
  public:
   WriteBehind(uint64_t max_bytes, size_t max_tasks);
@@ -25,10 +26,11 @@ class WriteBehind {
 
   static constexpr std::chrono::seconds kLastGrace{5};
 
-  // `bytes`: what the task keeps in memory until it has run. Tasks of 0 bytes are always taken.
+  // `bytes` is what the task keeps in memory until it has run. A task of 0 bytes is always taken.
   void Add(uint64_t bytes, std::function<void()> task);
 
-  // Until all that was added before has run, or `patience` is over; whether it has.
+  // Waits until everything that was added before has run, and returns true, or until `patience` is
+  // over.
   bool Drain(std::chrono::milliseconds patience);
 
   void AddCounters(std::map<std::string, uint64_t>& counters) const;
@@ -46,9 +48,9 @@ class WriteBehind {
   mutable std::mutex mutex_;
   std::condition_variable work_;
   std::condition_variable done_;
-  // Guarded by mutex_.
+  // The fields below are guarded by mutex_.
   std::deque<Task> tasks_;
-  uint64_t bytes_ = 0;  // of tasks_ and of the one that runs
+  uint64_t bytes_ = 0;  // the bytes of tasks_ and of the task that runs
   uint64_t added_ = 0;
   uint64_t finished_ = 0;
   bool stopping_ = false;

@@ -1,28 +1,28 @@
-// RedisRecipeStore: its aliases.
+// The aliases of RedisRecipeStore.
 #include <algorithm>
 
 #include "base/log.h"
 #include "recipe_store/redis/redis_recipe_store.h"
+#include "recipe_store/stored_entry.h"
 
 namespace hpu::store {
 namespace {
 
 using Kind = RedisReply::Kind;
 
-absl::StatusOr<AliasRecord> DecodeStoredAlias(std::span<const uint8_t> bytes) {
-  ASSIGN_OR_RETURN(SignedRecord signed_record, DecodeSignedRecord(bytes));
-  return MakeAliasRecord(std::move(signed_record));
-}
-
-// All but the newest `kept` of a sorted set: the first and last rank of what goes.
+// Returns a command on the ranks of a sorted set that are older than the newest `kept`.
 std::vector<std::string> Older(const char* command, const std::string& key, size_t kept) {
   return {command, key, "0", "-" + std::to_string(kept + 1)};
 }
 
-// What an entry may have too many of before it is trimmed: one for each server that writes at once.
+// An entry may have so many aliases too many before it is trimmed: one for each server that writes
+// at once.
 constexpr size_t kMaxSurplus = 1024;
 
-// Names in an answer; those of another form are left out.
+// So many records are read at once.
+constexpr size_t kPage = 64;
+
+// Returns the names in an answer and leaves out what has another form.
 std::vector<Digest> NamesIn(const RedisReply& reply) {
   std::vector<Digest> names;
   for (const RedisReply& element : reply.elements) {
@@ -35,7 +35,7 @@ std::vector<Digest> NamesIn(const RedisReply& reply) {
 
 absl::StatusOr<AliasRecord> RedisRecipeStore::GetAlias(const Digest& id) {
   absl::StatusOr<AliasRecord> alias = ReadAlias(id);
-  Count(alias.status(), alias_hits_, alias_misses_);
+  counters_.CountGetAlias(alias.status());
   return alias;
 }
 
@@ -62,8 +62,7 @@ absl::StatusOr<AliasRecord> RedisRecipeStore::ReadAlias(const Digest& id) {
 
 absl::Status RedisRecipeStore::PutAlias(const AliasRecord& alias) {
   absl::Status status = WriteAlias(alias);
-  if (status.ok()) ++alias_puts_;
-  if (!status.ok() && !absl::IsNotFound(status)) ++errors_;
+  counters_.CountPutAlias(status);
   return status;
 }
 
@@ -71,8 +70,8 @@ absl::Status RedisRecipeStore::WriteAlias(const AliasRecord& alias) {
   const Digest id = alias.id();
   const Digest& program = alias.alias.content_key;
   const Deadline deadline = client_->DeadlineFor(alias.size_bytes());
-  ASSIGN_OR_RETURN(const std::vector<bool> there, HaveManifests({program}, deadline));
-  if (!there[0]) {
+  ASSIGN_OR_RETURN(const bool there, HasManifest(program, deadline));
+  if (!there) {
     return NotFound("the program ", ToHex(program), " that the alias names is not in the shared ",
                     "store");
   }
@@ -91,11 +90,11 @@ absl::Status RedisRecipeStore::WriteAlias(const AliasRecord& alias) {
 
 absl::Status RedisRecipeStore::DropAlias(const Digest& id) {
   absl::Status status = DropAliases({id}, client_->DeadlineFor(0));
-  if (!status.ok()) ++errors_;
+  if (!status.ok()) ++counters_.errors;
   return status;
 }
 
-// They stay in their entries' `r`, which is read with that in mind.
+// The ids stay in the `r` of their entries, and DropAliasesOf expects that.
 absl::Status RedisRecipeStore::DropAliases(const std::vector<Digest>& ids, Deadline deadline) {
   if (ids.empty()) return absl::OkStatus();
   std::vector<RedisCommand> commands;
@@ -109,65 +108,46 @@ absl::Status RedisRecipeStore::DropAliases(const std::vector<Digest>& ids, Deadl
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<RedisRecipeStore::Listed>> RedisRecipeStore::AliasRecordsOf(
-    const Digest& program, Deadline deadline) {
+absl::StatusOr<std::vector<Digest>> RedisRecipeStore::AliasIdsOf(const Digest& program,
+                                                                 Deadline deadline) {
   RedisCommand command = OnKey({"ZRANGE", key(RedisKind::kAliasesOf, program), "0",
                                 std::to_string(kMaxAliases + kMaxSurplus - 1)});
   command.limit = {.bytes = (kMaxAliases + kMaxSurplus) * 64,
                    .elements = kMaxAliases + kMaxSurplus};
   ASSIGN_OR_RETURN(const RedisReply reply, client_->RunOne(command, deadline));
   RETURN_IF_ERROR(ExpectKind(reply, Kind::kArray, "asking for a program's aliases"));
-  return ReadRecords(RedisKind::kAlias, NamesIn(reply), deadline);
+  return NamesIn(reply);
 }
 
 absl::Status RedisRecipeStore::DropAliasesOf(const Digest& program, Deadline deadline) {
-  ASSIGN_OR_RETURN(const std::vector<Listed> records, AliasRecordsOf(program, deadline));
+  ASSIGN_OR_RETURN(const std::vector<Digest> ids, AliasIdsOf(program, deadline));
   std::vector<Digest> dropped;
-  for (const Listed& listed : records) {
-    const absl::StatusOr<AliasRecord> alias = DecodeStoredAlias(listed.record);
-    // One that names another program by now belongs to that.
-    if (alias.ok() && alias->alias.content_key != program) continue;
-    dropped.push_back(listed.name);
+  for (size_t begin = 0; begin < ids.size(); begin += kPage) {
+    const size_t end = std::min(begin + kPage, ids.size());
+    std::vector<RedisCommand> commands;
+    for (size_t i = begin; i < end; ++i) {
+      commands.push_back(Read(key(RedisKind::kAlias, ids[i]), kMaxStoredRecordBytes));
+    }
+    ASSIGN_OR_RETURN(const std::vector<RedisReply> replies, client_->Run(commands, deadline));
+    for (size_t i = begin; i < end; ++i) {
+      const RedisReply& reply = replies[i - begin];
+      if (reply.kind != Kind::kText || reply.bytes.empty()) continue;
+      const absl::StatusOr<AliasRecord> alias = DecodeStoredAlias(reply.bytes);
+      // An alias that names another program by now belongs to that program.
+      if (alias.ok() && alias->alias.content_key != program) continue;
+      dropped.push_back(ids[i]);
+    }
   }
   RETURN_IF_ERROR(DropAliases(dropped, deadline));
   return client_->RunOne(OnKey({"DEL", key(RedisKind::kAliasesOf, program)}), deadline).status();
 }
 
-absl::StatusOr<std::vector<bool>> RedisRecipeStore::HaveManifests(const std::vector<Digest>& keys,
-                                                                  Deadline deadline) {
-  std::vector<RedisCommand> commands;
-  for (const Digest& name : keys) {
-    commands.push_back(OnKey({"EXISTS", key(RedisKind::kManifest, name)}));
-  }
-  ASSIGN_OR_RETURN(const std::vector<RedisReply> replies, client_->Run(commands, deadline));
-  std::vector<bool> there;
-  for (const RedisReply& reply : replies) {
-    RETURN_IF_ERROR(ExpectKind(reply, Kind::kInteger, "asking for programs"));
-    there.push_back(reply.integer != 0);
-  }
-  return there;
-}
-
-absl::StatusOr<std::vector<Alias>> RedisRecipeStore::AliasesOf(const Digest& program) {
-  absl::StatusOr<std::vector<Alias>> aliases = ReadAliasesOf(program, ListDeadline());
-  if (!aliases.ok()) ++errors_;
-  return aliases;
-}
-
-absl::StatusOr<std::vector<Alias>> RedisRecipeStore::ReadAliasesOf(const Digest& program,
-                                                                   Deadline deadline) {
-  std::vector<Alias> aliases;
-  ASSIGN_OR_RETURN(const std::vector<bool> there, HaveManifests({program}, deadline));
-  if (!there[0]) return aliases;
-  ASSIGN_OR_RETURN(const std::vector<Listed> records, AliasRecordsOf(program, deadline));
-  for (const Listed& listed : records) {
-    absl::StatusOr<AliasRecord> alias = DecodeStoredAlias(listed.record);
-    // One that names another program by now belongs to that.
-    if (!alias.ok() || alias->alias.content_key != program) continue;
-    aliases.push_back(std::move(alias->alias));
-  }
-  OldestFirst(aliases);
-  return aliases;
+absl::StatusOr<bool> RedisRecipeStore::HasManifest(const Digest& program, Deadline deadline) {
+  ASSIGN_OR_RETURN(
+      const RedisReply reply,
+      client_->RunOne(OnKey({"EXISTS", key(RedisKind::kManifest, program)}), deadline));
+  RETURN_IF_ERROR(ExpectKind(reply, Kind::kInteger, "asking for programs"));
+  return reply.integer != 0;
 }
 
 }  // namespace hpu::store

@@ -11,11 +11,12 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr int kMaxRounds = 6;  // servers that one command is sent to
-// A hostile server can name any number of others.
+// One command is sent to at most so many servers.
+constexpr int kMaxRounds = 6;
+// A hostile server can name any number of others, so the client knows at most so many.
 constexpr size_t kMaxNodes = 4096;
 constexpr uint64_t kMaxIdleBytes = 16 << 20;
-// For keys that are moving between two nodes of a cluster.
+// The client waits so long for a key that moves between two nodes of a cluster.
 constexpr std::chrono::milliseconds kTryAgainPause{10};
 
 uint64_t Random() {
@@ -45,18 +46,21 @@ Deadline RedisClient::DeadlineFor(uint64_t bytes) const {
   return steady_clock::now() + options_.connect_timeout + options_.command_timeout + TimeFor(bytes);
 }
 
-// What is left to do of a Run.
+// A Round is what is left to do of a Run.
 struct RedisClient::Round {
   struct Target {
     size_t command = 0;
-    std::optional<RedisRedirect> redirect;  // else: as the topology says
+    // Without a redirection the topology says where to go.
+    std::optional<RedisRedirect> redirect;
   };
   std::vector<Target> targets;
   std::vector<Target> next;
   std::vector<RedisReply> replies;  // of all commands
   bool pause = false;
-  std::vector<RedisEndpoint> refused;  // writes, in this round
-  std::set<RedisEndpoint> read_only;   // in earlier ones: from these the error stands
+  // Servers that refused a write in this round.
+  std::vector<RedisEndpoint> refused;
+  // Servers that refused a write in earlier rounds. A further refusal of theirs is final.
+  std::set<RedisEndpoint> read_only;
 };
 
 absl::StatusOr<std::vector<RedisReply>> RedisClient::Run(std::span<const RedisCommand> commands,
@@ -75,7 +79,7 @@ absl::StatusOr<std::vector<RedisReply>> RedisClient::Run(std::span<const RedisCo
         continue;
       }
       ASSIGN_OR_RETURN(const RedisEndpoint node, topology->NodeOf(commands[target.command].key));
-      // Still the one that failed: nobody has taken over.
+      // The same server still answers for the key, so nobody has taken over.
       if (failed.contains(node)) return failure;
       batches[node].push_back(target);
     }
@@ -114,7 +118,7 @@ absl::StatusOr<std::vector<RedisReply>> RedisClient::Run(std::span<const RedisCo
                " servers in turn sent a command elsewhere; is the cluster being rearranged?");
 }
 
-// A reply that counts, or one that says where to ask.
+// Takes a reply that counts, or one that says where to ask.
 void RedisClient::Take(Round& round, const RedisEndpoint& endpoint, size_t command,
                        RedisReply reply, bool optional) {
   if (reply.is_error() && !optional) {
@@ -157,7 +161,7 @@ RedisClient::Replies RedisClient::RunAt(const RedisEndpoint& endpoint,
   ASSIGN_OR_RETURN(std::unique_ptr<RedisConnection> connection, TakeIdle(endpoint));
   if (connection != nullptr) {
     Replies replies = RunOn(std::move(connection), endpoint, commands, deadline);
-    // Closed while it was idle, after it was looked at: not the server's failure.
+    // The connection was closed after it was found idle, which is no failure of the server.
     if (!absl::IsUnavailable(replies.status())) {
       if (replies.ok()) return replies;
       return NoteFailure(endpoint, replies.status());
@@ -186,7 +190,7 @@ RedisClient::Replies RedisClient::RunOn(std::unique_ptr<RedisConnection> connect
   bytes_written_ += traffic.bytes_written;
   if (!replies.ok()) return replies;
   NoteSuccess(endpoint);
-  // Its reader's buffer stays as large as the largest answer was.
+  // The reader keeps a buffer as large as the largest answer, so only a small one stays idle.
   if (traffic.bytes_read > kMaxIdleBytes) return replies;
   std::lock_guard<std::mutex> lock(mutex_);
   Node& node = NodeAt(endpoint);
@@ -194,7 +198,7 @@ RedisClient::Replies RedisClient::RunOn(std::unique_ptr<RedisConnection> connect
   return replies;
 }
 
-// Null: none is idle. UNAVAILABLE: the server is left alone now.
+// Returns null if no connection is idle. UNAVAILABLE: the server is left alone now.
 absl::StatusOr<std::unique_ptr<RedisConnection>> RedisClient::TakeIdle(
     const RedisEndpoint& endpoint) {
   if (!Allow(endpoint)) {
@@ -226,7 +230,7 @@ void RedisClient::NoteSuccess(const RedisEndpoint& endpoint) {
   if (closed) HPU_LOG(kInfo, "redis server is back server=" << endpoint.text());
 }
 
-// The failure as callers of the store are told it.
+// Returns the failure as callers of the store see it.
 absl::Status RedisClient::NoteFailure(const RedisEndpoint& endpoint, const absl::Status& status) {
   ++failures_;
   if (absl::IsDeadlineExceeded(status)) ++timeouts_;

@@ -1,15 +1,17 @@
-// Runs commands on a shared Redis engine: finds the server of each key, keeps connections, follows
-// a cluster's and a sentinel's word, gives up in time and leaves failed servers alone for a while.
+// RedisClient runs commands on a shared Redis engine. It finds the server of each key, keeps
+// connections, follows redirections and sentinels, gives up in time, and leaves a failed server
+// alone for a while.
 //
-//   Run(commands) -> topology: whose key is it? -> a connection of that server, or a new one
-//     MOVED, ASK            the server that is named, at once; MOVED: the topology is asked anew
-//     READONLY              another of the addresses, or what the sentinels say now
-//     lost, late, garbage   the topology is asked anew; again only if another server answers for
-//                           the key now, which is how a failover is followed
+//   Run(commands) -> the topology says which server owns the key -> an idle or a new connection
+//     MOVED, ASK            It asks the named server at once. After MOVED it learns the topology
+//                           again.
+//     READONLY              It asks another address, or the master that the sentinels name now.
+//     lost, late, garbage   It learns the topology again, and repeats the command only if another
+//                           server answers for the key now. This follows a failover.
 //
-// Every command may be run twice: a connection that was idle may turn out to be closed, and whether
-// a server did what it never answered is unknown. A redirection is followed wherever it leads, with
-// the password: the engine's servers are trusted with that much.
+// Every command may run twice, because an idle connection may turn out to be closed, and because
+// nobody knows what a server did that never answered. The client follows a redirection wherever it
+// leads and sends the password there, so it trusts the engine's servers with the password.
 #pragma once
 
 #include <atomic>
@@ -27,22 +29,22 @@
 
 namespace hpu::store {
 
-// Thread-safe.
+// Thread-safe. Callers share a client.
 class RedisClient {
  public:
-  // INVALID_ARGUMENT for options that cannot work. Connects to nobody yet: a server that is down
-  // now may be up later.
+  // Returns INVALID_ARGUMENT for options that cannot work. It connects to no server yet, because a
+  // server that is down now may be up later.
   static absl::StatusOr<std::shared_ptr<RedisClient>> Make(const RedisOptions& options);
 
   const RedisOptions& options() const { return options_; }
-  // The wall-clock bound of a call that starts now and moves so many bytes.
+  // Returns when a call must end that starts now and moves so many bytes.
   Deadline DeadlineFor(uint64_t bytes) const;
-  // How much later a call ends that moves so many bytes more.
+  // Returns how much later a call may end that moves so many bytes more.
   std::chrono::milliseconds TimeFor(uint64_t bytes) const;
 
-  // One reply for each command, in order; error replies are replies (ErrorOf). Commands for one
-  // server go in one pipeline. UNAVAILABLE: a server is lost, late, left alone or does not speak
-  // the protocol; any of the commands may have been run.
+  // Returns one reply for each command, in order. Error replies are replies (ErrorOf). Commands for
+  // one server go in one pipeline. UNAVAILABLE: a server is lost, late, left alone or does not
+  // speak the protocol. Any of the commands may have run then.
   absl::StatusOr<std::vector<RedisReply>> Run(std::span<const RedisCommand> commands,
                                               Deadline deadline);
   absl::StatusOr<RedisReply> RunOne(const RedisCommand& command, Deadline deadline);
@@ -72,7 +74,8 @@ class RedisClient {
   bool Allow(const RedisEndpoint& endpoint);
   void NoteSuccess(const RedisEndpoint& endpoint);
   absl::Status NoteFailure(const RedisEndpoint& endpoint, const absl::Status& status);
-  Node& NodeAt(const RedisEndpoint& endpoint);  // mutex_ held
+  // Requires mutex_.
+  Node& NodeAt(const RedisEndpoint& endpoint);
 
   // redis_discovery.cc
   absl::StatusOr<Topology> CurrentTopology(Deadline deadline);
@@ -88,13 +91,14 @@ class RedisClient {
   const RedisOptions options_;
   const RedisAddresses addresses_;
 
-  mutable std::mutex mutex_;  // never held while waiting for a server
-  // Guarded by mutex_.
+  // No thread holds mutex_ while it waits for a server.
+  mutable std::mutex mutex_;
+  // The fields below are guarded by mutex_.
   std::map<RedisEndpoint, Node> nodes_;
-  Topology topology_;  // null: not known yet
+  Topology topology_;  // null until the topology is known
   bool stale_ = false;
   Deadline next_discovery_{};
-  std::set<RedisEndpoint> read_only_;  // addresses that refused a write
+  std::set<RedisEndpoint> read_only_;  // addresses of servers that refused a write
 
   std::atomic<uint64_t> bytes_read_{0};
   std::atomic<uint64_t> bytes_written_{0};

@@ -5,8 +5,8 @@ namespace {
 
 constexpr size_t kReadBytes = 256 << 10;
 
-// The command's head and small arguments in the protocol's form: "*3\r\n$3\r\nSET\r\n...". With a
-// payload it ends in the payload's length; the payload and kLineEnd follow.
+// Returns the command's head and small arguments in the protocol's form: "*3\r\n$3\r\nSET\r\n...".
+// With a payload it ends in the payload's length; the payload and kLineEnd follow.
 std::string Encode(const RedisCommand& command) {
   const size_t count = command.words.size() + (command.payload ? 1 : 0);
   std::string text = "*" + std::to_string(count) + "\r\n";
@@ -50,7 +50,8 @@ absl::Status RedisConnection::LogIn(const std::string& user, const std::string& 
 absl::StatusOr<std::vector<RedisReply>> RedisConnection::Run(
     std::span<const RedisCommand* const> commands, Deadline deadline, RedisTraffic& traffic) {
   std::vector<std::string> heads;
-  heads.reserve(commands.size());  // `output` points into the texts
+  // `output` points into the texts, so they must not move.
+  heads.reserve(commands.size());
   std::vector<std::span<const uint8_t>> output;
   for (const RedisCommand* const command : commands) {
     heads.push_back(Encode(*command));
@@ -74,7 +75,8 @@ absl::StatusOr<std::vector<RedisReply>> RedisConnection::Run(
     traffic.bytes_read += size;
     reader_.Feed({input.data(), size});
   }
-  // Replies to what was not sent yet: the rest would be answered later, to somebody else.
+  // The server has answered what was not sent yet. It would answer the rest later, to another
+  // caller.
   if (next < output.size()) return DataLoss("the server answered more than it was asked");
   return replies;
 }

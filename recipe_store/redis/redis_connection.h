@@ -1,4 +1,5 @@
-// One connection to one Redis server: commands out, replies in, within a deadline.
+// RedisConnection is one connection to one Redis server. It sends commands and reads replies within
+// a deadline.
 #pragma once
 
 #include <memory>
@@ -13,17 +14,19 @@
 namespace hpu::store {
 
 struct RedisCommand {
-  std::vector<std::string> words;  // name and arguments
-  // The last argument, if it is large: not copied, must live until the reply is there.
+  std::vector<std::string> words;  // the name, then the arguments
+  // The payload is the last argument if that is large. It is not copied and must live until the
+  // reply is there.
   std::optional<std::span<const uint8_t>> payload;
-  // The one key that it touches: says which node of a cluster answers. Empty: any may.
+  // The key is the one that the command touches, and it says which node of a cluster answers. Any
+  // node may answer a command without a key.
   std::string key;
   ReplyLimit limit{.bytes = 4096, .elements = 16};
-  // An error reply stands, whatever it asks for: the command is not worth a second try.
+  // If true, an error reply is final, because the command is not worth a second try.
   bool optional = false;
 };
 
-// What went over the wire.
+// RedisTraffic counts the bytes on the wire.
 struct RedisTraffic {
   uint64_t bytes_read = 0;
   uint64_t bytes_written = 0;
@@ -32,19 +35,20 @@ struct RedisTraffic {
 // Not thread-safe.
 class RedisConnection {
  public:
-  // Logs in if there is a password. UNAVAILABLE, DEADLINE_EXCEEDED, DATA_LOSS (not a Redis server).
+  // Connects, and logs in if there is a password. UNAVAILABLE: the server is lost.
+  // DEADLINE_EXCEEDED: it is late. DATA_LOSS: it is no Redis server.
   static absl::StatusOr<std::unique_ptr<RedisConnection>> Open(const RedisEndpoint& endpoint,
                                                                const std::string& user,
                                                                const std::string& password,
                                                                Deadline deadline);
 
-  // Sends all commands, then reads one reply for each; error replies are replies. After a failure
-  // the connection must be given up. DEADLINE_EXCEEDED: not all in time. UNAVAILABLE: lost.
-  // DATA_LOSS, RESOURCE_EXHAUSTED: what came is no Redis protocol, or larger than its limit.
-  // `traffic` is added to in any case.
+  // Sends all commands, then reads one reply for each. Error replies are replies. After a failure
+  // the caller must drop the connection. DEADLINE_EXCEEDED: not all replies came in time.
+  // UNAVAILABLE: the connection is lost. DATA_LOSS: the server does not speak the protocol.
+  // RESOURCE_EXHAUSTED: a reply is larger than its limit. `traffic` grows in any case.
   absl::StatusOr<std::vector<RedisReply>> Run(std::span<const RedisCommand* const> commands,
                                               Deadline deadline, RedisTraffic& traffic);
-  // False: the server closed it, or said something unasked.
+  // Returns false if the server closed the connection, or sent something unasked.
   bool reusable() const { return reader_.left_over() == 0 && !socket_.HasInput(); }
 
  private:

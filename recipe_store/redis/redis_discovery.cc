@@ -1,4 +1,4 @@
-// RedisClient: which server answers for what.
+// The part of RedisClient that learns which server answers for which key.
 #include <algorithm>
 
 #include "base/log.h"
@@ -9,10 +9,11 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// Between two questions about the topology while it is known, if only from before.
+// While a topology is known, if only an old one, the client asks for it at most so often.
 constexpr std::chrono::milliseconds kDiscoveryInterval{100};
 
-// A server that cannot say yet what it is. Other errors come from servers without a cluster.
+// Returns true for a server that cannot say yet what it is. Other errors come from servers without
+// a cluster.
 bool IsNotReady(const RedisReply& reply) {
   const std::string word = reply.error_word();
   return word == "LOADING" || word == "NOAUTH" || word == "CLUSTERDOWN";
@@ -32,7 +33,7 @@ absl::StatusOr<RedisClient::Topology> RedisClient::CurrentTopology(Deadline dead
   absl::StatusOr<RedisTopology> found = Discover(deadline);
   std::lock_guard<std::mutex> lock(mutex_);
   if (found.ok()) {
-    // Clusters and sentinels know themselves who takes writes.
+    // Clusters and sentinels know themselves which server takes writes.
     if (!addresses_.master_name.empty() || !found->owners.empty()) read_only_.clear();
     topology_ = std::make_shared<const RedisTopology>(*std::move(found));
     stale_ = false;
@@ -46,14 +47,15 @@ absl::StatusOr<RedisTopology> RedisClient::Discover(Deadline deadline) {
   if (!addresses_.master_name.empty()) return AskSentinels(deadline);
   std::vector<RedisEndpoint> candidates = addresses_.endpoints;
   {
-    // A cluster whose addresses are all down still has the nodes that are known of it.
+    // If all addresses of a cluster are down, the client still asks the nodes that it knows.
     std::lock_guard<std::mutex> lock(mutex_);
     if (topology_ != nullptr && !topology_->owners.empty()) {
       candidates.insert(candidates.end(), topology_->nodes.begin(), topology_->nodes.end());
     }
   }
   absl::Status failure;
-  std::optional<RedisTopology> replica;  // the first one; better than nobody
+  // The first replica, which is better than no server.
+  std::optional<RedisTopology> replica;
   for (const RedisEndpoint& candidate : candidates) {
     absl::StatusOr<std::vector<RedisEndpoint>> numbers = NumbersOf(candidate, deadline);
     if (!numbers.ok()) {
@@ -73,7 +75,7 @@ absl::StatusOr<RedisTopology> RedisClient::Discover(Deadline deadline) {
     }
   }
   if (!replica) return failure;
-  // One of them may have been made the master since.
+  // One of the replicas may have become the master since.
   std::lock_guard<std::mutex> lock(mutex_);
   read_only_.clear();
   return *std::move(replica);
@@ -114,7 +116,7 @@ absl::StatusOr<RedisTopology> RedisClient::AskServer(const RedisEndpoint& endpoi
   return NoteFailure(endpoint, topology.status());
 }
 
-// The breaker of a name is for the name service; its numbers have their own.
+// The breaker of a name is for the name service; the numbers of the name have their own.
 absl::StatusOr<std::vector<RedisEndpoint>> RedisClient::NumbersOf(const RedisEndpoint& address,
                                                                   Deadline deadline) {
   if (IsNumber(address.host)) return std::vector<RedisEndpoint>{address};

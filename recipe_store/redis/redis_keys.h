@@ -1,5 +1,5 @@
-// Names of a Redis store's keys and the commands on them, for the sources of RedisRecipeStore. What
-// the keys hold is in redis_recipe_store.h.
+// The names of a Redis store's keys and the commands on them, for the sources of RedisRecipeStore.
+// redis_recipe_store.h says what the keys hold.
 #pragma once
 
 #include <string>
@@ -11,14 +11,14 @@
 
 namespace hpu::store {
 
-// One letter after the prefix.
+// The letter stands after the prefix.
 enum class RedisKind : char {
   kBlob = 'b',
   kManifest = 'm',
   kAlias = 'a',
   kAliasesOf = 'r',
   kQuarantined = 'q',
-  // Without a name behind it:
+  // The kinds below have no name behind the letter.
   kManifests = 'i',
   kQuarantine = 'x',
 };
@@ -26,20 +26,22 @@ enum class RedisKind : char {
 std::string RedisKey(const std::string& prefix, RedisKind kind);
 std::string RedisKey(const std::string& prefix, RedisKind kind, const Digest& name);
 
-// A command on the key that is its second word.
+// Makes a command on the key that is its second word.
 RedisCommand OnKey(std::vector<std::string> words);
-// At most `max_bytes` and one more, so that what is too long shows. Missing keys are empty texts.
+// Reads at most `max_bytes` and one more, so that a value that is too long shows. A missing key
+// reads as an empty text.
 RedisCommand Read(const std::string& key, uint64_t max_bytes);
-// Time to live 0: for good.
+// A time to live of 0 keeps the value for good.
 RedisCommand Write(const std::string& key, std::span<const uint8_t> bytes,
                    std::chrono::milliseconds ttl);
-// Puts the time to live back to its full length; worth one try.
+// Puts the time to live back to its full length. The command is optional.
 RedisCommand Touch(const std::string& key, std::chrono::milliseconds ttl);
 
-// OK if a Write's reply says so.
+// Returns OK if the reply to a Write says so.
 absl::Status CheckWritten(const RedisReply& reply, const std::string& what);
 
-// Commands of one pipeline, and what they move at most, unless one alone is larger.
+// A pipeline has at most so many commands and moves at most so many bytes, unless one alone is
+// larger.
 inline constexpr size_t kMaxPipeline = 256;
 inline constexpr uint64_t kMaxPipelineBytes = 16 << 20;
 

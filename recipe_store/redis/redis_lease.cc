@@ -12,7 +12,8 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 // KEYS: lease, token. ARGV: nonce, holder, milliseconds to live, clock in milliseconds.
-// Answers {1, what is stored} or {0, what another one stored, its milliseconds to live}.
+// The script answers {1, what is stored} or {0, what another holder stored, its milliseconds to
+// live}.
 constexpr char kTake[] = R"(
 local held = redis.call('GET', KEYS[1])
 if held then
@@ -26,7 +27,7 @@ redis.call('SET', KEYS[2], token)
 redis.call('SET', KEYS[1], value, 'NX', 'PX', ARGV[3])
 return {1, value}
 )";
-// KEYS: lease, token (for nothing). ARGV: what is stored if it is ours, milliseconds.
+// KEYS: lease, token (unused). ARGV: what is stored if the lease is ours, milliseconds to live.
 constexpr char kRenew[] = R"(
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])
@@ -73,13 +74,13 @@ absl::StatusOr<Stored> ParseStored(const RedisReply& reply) {
   return DataLoss("reading a lease: what is stored is no token, nonce and holder");
 }
 
-// {0, stored, milliseconds} of another one's lease.
+// Reads {0, stored, milliseconds} of a lease that another holder has.
 absl::StatusOr<LeaseHolder> ParseHolder(const RedisReply& reply) {
   if (reply.elements.size() != 3 || reply.elements[2].kind != Kind::kInteger) {
     return DataLoss("reading a lease: the answer has another form");
   }
   ASSIGN_OR_RETURN(Stored stored, ParseStored(reply.elements[1]));
-  // Ours all end by themselves; who waits for this one might wait for nobody.
+  // Our leases all expire, so a waiter must not wait for one that would not.
   if (reply.elements[2].integer < 0) return DataLoss("reading a lease: it has no end");
   return LeaseHolder{std::move(stored.holder), stored.token,
                      milliseconds(reply.elements[2].integer)};

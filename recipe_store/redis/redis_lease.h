@@ -1,12 +1,13 @@
-// Leases in the Redis engine of the shared store.
+// RedisLeaseKeeper keeps leases in the Redis engine of the shared store.
 //
 //   {<p>:l}:<key>    string with a time to live: "<fencing token> <nonce> <holder>"
 //   {<p>:l}:token    the last fencing token
 //
 // The braces put all of them into one slot of a cluster, so that one script can take a token and
-// the lease together: tokens grow in the order in which leases are given. A token is at least the
-// taker's clock in milliseconds, so that it grows also after the engine has lost the counter. The
-// nonce is of one attempt: a script that was run twice, because its answer was lost, takes once.
+// the lease together, and tokens grow in the order in which leases are given. A token is at least
+// the taker's clock in milliseconds, so it grows also after the engine has lost the counter. The
+// nonce belongs to one attempt: a script that ran twice, because its answer was lost, takes the
+// lease once.
 #pragma once
 
 #include <memory>

@@ -4,22 +4,17 @@
 #include <numeric>
 
 #include "base/log.h"
+#include "recipe_store/stored_entry.h"
 
 namespace hpu::store {
 namespace {
 
 using Kind = RedisReply::Kind;
 
-// How much longer blobs live than a manifest that was touched with them.
+// Blobs live so much longer than a manifest that was touched with them.
 constexpr std::chrono::seconds kPartMargin{60};
 
-uint64_t TotalBytes(const std::vector<BlobRef>& refs) {
-  uint64_t bytes = 0;
-  for (const BlobRef& ref : refs) bytes += ref.size_bytes;
-  return bytes;
-}
-
-// The end of the pipeline that begins with refs[begin].
+// Returns the end of the pipeline that begins with refs[begin].
 size_t PipelineEnd(const std::vector<BlobRef>& refs, size_t begin) {
   uint64_t bytes = 0;
   size_t end = begin;
@@ -31,15 +26,6 @@ size_t PipelineEnd(const std::vector<BlobRef>& refs, size_t begin) {
   return end;
 }
 
-// Each digest once. The empty blob is known without asking.
-std::vector<BlobRef> Distinct(std::vector<BlobRef> refs) {
-  std::ranges::sort(refs, {}, &BlobRef::digest);
-  const auto repeated = std::ranges::unique(refs, {}, &BlobRef::digest);
-  refs.erase(repeated.begin(), repeated.end());
-  std::erase_if(refs, [](const BlobRef& ref) { return ref.size_bytes == 0; });
-  return refs;
-}
-
 }  // namespace
 
 std::chrono::milliseconds RedisRecipeStore::part_ttl() const {
@@ -47,52 +33,35 @@ std::chrono::milliseconds RedisRecipeStore::part_ttl() const {
   return ttl.count() == 0 ? ttl : ttl + kPartMargin;
 }
 
-void RedisRecipeStore::Count(const absl::Status& status, std::atomic<uint64_t>& done,
-                             std::atomic<uint64_t>& missed) {
-  if (status.ok()) {
-    ++done;
-  } else {
-    ++(absl::IsNotFound(status) ? missed : errors_);
-  }
-}
-
-absl::StatusOr<Entry> RedisRecipeStore::Get(const Digest& key) {
-  absl::StatusOr<Entry> entry = ReadEntry(key);
-  Count(entry.status(), hits_, misses_);
+absl::StatusOr<Entry> RedisRecipeStore::Find(const Digest& name, Purpose purpose) {
+  absl::StatusOr<Entry> entry = ReadEntry(name, purpose);
+  counters_.CountFind(entry.status());
   return entry;
 }
 
 absl::Status RedisRecipeStore::Put(const Entry& entry) {
   absl::Status status = WriteEntry(entry);
-  Count(status, puts_, errors_);
+  counters_.CountPut(status);
   return status;
 }
 
-absl::StatusOr<Entry> RedisRecipeStore::ReadEntry(const Digest& name) {
+absl::StatusOr<Entry> RedisRecipeStore::ReadEntry(const Digest& name, Purpose purpose) {
   const std::string manifest_key = key(RedisKind::kManifest, name);
   const Deadline deadline = client_->DeadlineFor(0);
   ASSIGN_OR_RETURN(const RedisReply reply,
                    client_->RunOne(Read(manifest_key, kMaxStoredRecordBytes), deadline));
   RETURN_IF_ERROR(ExpectKind(reply, Kind::kText, "reading manifest " + ToHex(name)));
   if (reply.bytes.empty()) return NotFound("key ", ToHex(name), " is not in the shared store");
-  ASSIGN_OR_RETURN(SignedRecord signed_manifest, DecodeSignedRecord(reply.bytes));
-  ASSIGN_OR_RETURN(const Manifest manifest, DecodeManifest(signed_manifest.record));
-  if (manifest.key() != name) {
-    return DataLoss("the manifest under ", ToHex(name), " is of another key");
-  }
-  const uint64_t bytes = TotalBytes(BlobRefs(manifest));
-  if (bytes > client_->options().max_entry_bytes) {
-    return NotFound("key ", ToHex(name), " has ", bytes, " bytes in the shared store; at most ",
-                    client_->options().max_entry_bytes, " are read");
-  }
-  ASSIGN_OR_RETURN(std::vector<Blob> blobs,
-                   ReadBlobs(manifest, deadline + client_->TimeFor(bytes)));
-  return MakeEntry(std::move(signed_manifest), std::move(blobs));
+  return MakeStoredEntry(
+      name, purpose, reply.bytes, client_->options().max_entry_bytes, "the shared store",
+      [&](const Manifest& manifest, const std::vector<BlobRef>& refs, uint64_t bytes) {
+        return ReadBlobs(manifest, refs, deadline + client_->TimeFor(bytes));
+      });
 }
 
-absl::StatusOr<std::vector<Blob>> RedisRecipeStore::ReadBlobs(const Manifest& manifest,
-                                                              Deadline deadline) {
-  const std::vector<BlobRef> refs = Distinct(BlobRefs(manifest));
+absl::StatusOr<std::map<Digest, Blob>> RedisRecipeStore::ReadBlobs(const Manifest& manifest,
+                                                                   const std::vector<BlobRef>& refs,
+                                                                   Deadline deadline) {
   std::map<Digest, Blob> found;
   for (size_t begin = 0; begin < refs.size();) {
     const size_t end = PipelineEnd(refs, begin);
@@ -100,7 +69,7 @@ absl::StatusOr<std::vector<Blob>> RedisRecipeStore::ReadBlobs(const Manifest& ma
     for (size_t i = begin; i < end; ++i) {
       commands.push_back(Read(key(RedisKind::kBlob, refs[i].digest), refs[i].size_bytes));
     }
-    // What is used lives on, as a whole.
+    // An entry that is used lives on as a whole.
     if (client_->options().entry_ttl.count() > 0) {
       for (size_t i = begin; i < end; ++i) {
         commands.push_back(Touch(key(RedisKind::kBlob, refs[i].digest), part_ttl()));
@@ -113,7 +82,7 @@ absl::StatusOr<std::vector<Blob>> RedisRecipeStore::ReadBlobs(const Manifest& ma
       RedisReply& reply = replies[i - begin];
       RETURN_IF_ERROR(ExpectKind(reply, Kind::kText, "reading blob " + ToHex(refs[i].digest)));
       if (reply.bytes.size() != refs[i].size_bytes) {
-        ++incomplete_;
+        ++counters_.incomplete;
         return NotFound("key ", ToHex(manifest.key()), ": the shared store has its manifest, but ",
                         reply.bytes.size(), " of ", refs[i].size_bytes, " bytes of blob ",
                         ToHex(refs[i].digest));
@@ -122,12 +91,7 @@ absl::StatusOr<std::vector<Blob>> RedisRecipeStore::ReadBlobs(const Manifest& ma
     }
     begin = end;
   }
-  static const auto* const kEmpty = new Blob(std::make_shared<const Bytes>());
-  std::vector<Blob> blobs;
-  for (const BlobRef& ref : BlobRefs(manifest)) {
-    blobs.push_back(ref.size_bytes == 0 ? *kEmpty : found.at(ref.digest));
-  }
-  return blobs;
+  return found;
 }
 
 absl::Status RedisRecipeStore::WriteEntry(const Entry& entry) {
@@ -147,14 +111,15 @@ absl::Status RedisRecipeStore::WriteEntry(const Entry& entry) {
       OnKey({"ZREMRANGEBYRANK", index, "0", "-" + std::to_string(kMaxListed + 1)})};
   ASSIGN_OR_RETURN(const std::vector<RedisReply> replies, client_->Run(commands, deadline));
   RETURN_IF_ERROR(CheckWritten(replies[0], "writing manifest " + ToHex(name)));
-  // It is there and will be found; only lists lack it.
+  // The entry is there and will be found; only the index lacks it.
   if (absl::Status listed = ExpectKind(replies[1], Kind::kInteger, "listing"); !listed.ok()) {
     HPU_LOG(kDebug, "entry not listed key=" << ToHex(name) << " error=" << ToText(listed));
   }
   return absl::OkStatus();
 }
 
-// Indices in `refs` of blobs that must be written. One that is there in another size must be, too.
+// Returns the indices in `refs` of the blobs that must be written. A blob that is there in another
+// size must be written as well.
 absl::StatusOr<std::vector<size_t>> RedisRecipeStore::MissingBlobs(const std::vector<BlobRef>& refs,
                                                                    Deadline deadline) {
   std::vector<size_t> missing;
@@ -164,7 +129,7 @@ absl::StatusOr<std::vector<size_t>> RedisRecipeStore::MissingBlobs(const std::ve
     for (size_t i = begin; i < end; ++i) {
       const std::string blob = key(RedisKind::kBlob, refs[i].digest);
       commands.push_back(OnKey({"STRLEN", blob}));
-      // Before the manifest counts on it.
+      // The blob must live on before the manifest counts on it.
       commands.push_back(Touch(blob, part_ttl()));
     }
     ASSIGN_OR_RETURN(const std::vector<RedisReply> replies, client_->Run(commands, deadline));
@@ -182,9 +147,9 @@ absl::Status RedisRecipeStore::WriteBlobs(const Entry& entry, const std::vector<
                                           Deadline deadline) {
   std::map<Digest, const Bytes*> bytes;
   for (size_t i = 0; i < refs.size(); ++i) bytes[refs[i].digest] = entry.blobs[i].get();
-  const std::vector<BlobRef> distinct = Distinct(refs);
+  const std::vector<BlobRef> distinct = DistinctBlobs(refs);
   ASSIGN_OR_RETURN(std::vector<size_t> missing, MissingBlobs(distinct, deadline));
-  // An entry that is put again was of no use as it was: a blob may be damaged that has its size.
+  // An entry that is put again was of no use as it was: a blob of the right size may be damaged.
   const std::string manifest = key(RedisKind::kManifest, entry.manifest.key());
   ASSIGN_OR_RETURN(const RedisReply known, client_->RunOne(OnKey({"EXISTS", manifest}), deadline));
   if (known.kind == Kind::kInteger && known.integer > 0) {
@@ -206,22 +171,13 @@ absl::Status RedisRecipeStore::WriteBlobs(const Entry& entry, const std::vector<
     }
     begin = end;
   }
-  blobs_written_ += written.size();
-  blobs_known_ += distinct.size() - written.size();
+  counters_.blobs_written += written.size();
+  counters_.blobs_known += distinct.size() - written.size();
   return absl::OkStatus();
 }
 
 void RedisRecipeStore::AddCounters(std::map<std::string, uint64_t>& counters) const {
-  counters["redis.hits"] += hits_;
-  counters["redis.misses"] += misses_;
-  counters["redis.incomplete"] += incomplete_;
-  counters["redis.puts"] += puts_;
-  counters["redis.alias_hits"] += alias_hits_;
-  counters["redis.alias_misses"] += alias_misses_;
-  counters["redis.alias_puts"] += alias_puts_;
-  counters["redis.errors"] += errors_;
-  counters["redis.blobs_written"] += blobs_written_;
-  counters["redis.blobs_known"] += blobs_known_;
+  counters_.AddTo("redis", counters);
   counters["redis.quarantined"] += quarantined_;
   client_->AddCounters(counters);
 }

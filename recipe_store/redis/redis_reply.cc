@@ -8,11 +8,11 @@
 namespace hpu::store {
 namespace {
 
-constexpr size_t kMaxMessageBytes = 200;  // of a server's text in one of ours
+constexpr size_t kMaxMessageBytes = 200;  // the limit of a server's text in a message of ours
 constexpr uint64_t kMaxErrorBytes = 4096;
 constexpr size_t kFrameBytes = 64;  // more than the longest header of an element
 
-// A server's text for our log: bounded, visible characters only.
+// Returns a server's text for our log: bounded, and visible characters only.
 std::string Quoted(const Bytes& bytes) {
   std::string text;
   for (size_t i = 0; i < std::min(bytes.size(), kMaxMessageBytes); ++i) {
@@ -39,7 +39,7 @@ const char* NameOf(RedisReply::Kind kind) {
   return "nothing known";
 }
 
-// By the first word of the error.
+// Chooses the status by the first word of the error.
 struct Advice {
   const char* word;
   const char* text;
@@ -83,7 +83,7 @@ absl::Status ExpectKind(const RedisReply& reply, RedisReply::Kind kind, const st
                   " was expected");
 }
 
-// The reply that is being read, and what it may still take.
+// The state holds the reply that is being read, and what it may still take.
 struct RedisReader::State {
   std::optional<ReplyLimit> left;
   bool over_limit = false;
@@ -102,8 +102,8 @@ RedisReader::State& StateOf(const redisReadTask* task) {
   return *static_cast<RedisReader::State*>(task->privdata);
 }
 
-// Where the object of `task` goes: into the array that it is an element of. A root belongs to the
-// reader until it is handed out.
+// Returns where the object of `task` goes: into the array that it is an element of. A root belongs
+// to the reader until it is handed out.
 RedisReply* Place(const redisReadTask* task, RedisReply reply) {
   if (task->parent == nullptr) return new RedisReply(std::move(reply));
   auto* const array = static_cast<RedisReply*>(task->parent->obj);
@@ -146,7 +146,7 @@ void* CreateInteger(const redisReadTask* task, long long value) {
 
 void* CreateNil(const redisReadTask* task) { return Place(task, RedisReply()); }
 
-// Called for roots only.
+// hiredis calls this for roots only.
 void FreeObject(void* reply) { delete static_cast<RedisReply*>(reply); }
 
 redisReplyObjectFunctions* Functions() {

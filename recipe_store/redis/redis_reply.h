@@ -1,7 +1,8 @@
-// What a Redis server answered, as our own values, and the reader that makes them from bytes.
+// RedisReply is the answer of a Redis server as our own values, and RedisReader makes it from
+// bytes.
 //
 // The server is not trusted. hiredis parses the protocol, but its own reply objects allocate what a
-// header claims ("*2147483647") and end the process when that fails; here each reply has a budget
+// header claims ("*2147483647") and end the process when that fails. Here each reply has a budget
 // of bytes and elements that is checked before anything is allocated or copied.
 #pragma once
 
@@ -29,17 +30,17 @@ struct RedisReply {
 
   bool is_error() const { return kind == Kind::kError; }
   std::string text() const { return std::string(bytes.begin(), bytes.end()); }
-  // "MOVED" of "MOVED 17 10.0.0.1:6379"; empty if it is no error.
+  // Returns the "MOVED" of "MOVED 17 10.0.0.1:6379", or nothing if the reply is no error.
   std::string error_word() const;
 };
 
-// The codes of recipe_store.h: DATA_LOSS if the key holds another type; else UNAVAILABLE, with what
-// to do where that is known.
+// Turns an error reply into a status with the codes of recipe_store.h: DATA_LOSS if the key holds
+// another type, otherwise UNAVAILABLE. The message says what to do where that is known.
 absl::Status ErrorOf(const RedisReply& reply);
-// DATA_LOSS, naming `what`, unless the reply is of that kind; an error reply gives ErrorOf.
+// Returns DATA_LOSS, naming `what`, unless the reply is of that kind. An error reply gives ErrorOf.
 absl::Status ExpectKind(const RedisReply& reply, RedisReply::Kind kind, const std::string& what);
 
-// Bounds of one reply: bytes of all texts in it, elements of all arrays in it.
+// ReplyLimit bounds one reply: the bytes of all its texts and the elements of all its arrays.
 struct ReplyLimit {
   uint64_t bytes = 0;
   uint64_t elements = 0;
@@ -52,11 +53,11 @@ class RedisReader {
   RedisReader(const RedisReader&) = delete;
 
   void Feed(std::span<const char> bytes);
-  // Nothing: more bytes are needed. RESOURCE_EXHAUSTED: the reply is larger than its limit.
-  // DATA_LOSS: not the protocol. After an error the connection must be given up. The same `limit`
-  // is to be given until the reply is there.
+  // Returns nothing if more bytes are needed. RESOURCE_EXHAUSTED: the reply is larger than its
+  // limit. DATA_LOSS: the bytes are not the protocol. After an error the caller must drop the
+  // connection. The caller must pass the same `limit` until the reply is there.
   absl::StatusOr<std::optional<RedisReply>> Next(const ReplyLimit& limit);
-  // Bytes that no reply has taken.
+  // Returns the number of bytes that no reply has taken.
   size_t left_over() const;
 
   struct State;
@@ -65,7 +66,8 @@ class RedisReader {
   struct Free {
     void operator()(redisReader* reader) const;
   };
-  std::unique_ptr<State> state_;  // before the reader, whose objects point to it
+  // The reader's objects point to the state, so it is declared first.
+  std::unique_ptr<State> state_;
   std::unique_ptr<redisReader, Free> reader_;
 };
 

@@ -22,8 +22,10 @@
 namespace hpu::store {
 namespace {
 
-constexpr size_t kSegmentsAtOnce = 64;  // of one sendmsg
-// A peer that vanished is found after 5 + 3 * 2 seconds of silence, or 15 of unacknowledged bytes.
+// One sendmsg sends at most so many segments.
+constexpr size_t kSegmentsAtOnce = 64;
+// A peer that vanished is found after 5 + 3 * 2 seconds of silence, or 15 seconds of unacknowledged
+// bytes.
 constexpr int kKeepaliveIdleSeconds = 5;
 constexpr int kKeepaliveIntervalSeconds = 2;
 constexpr int kKeepaliveProbes = 3;
@@ -35,7 +37,7 @@ absl::Status Unavailable(const char* what, int error) {
 
 absl::Status Late() { return Error(absl::StatusCode::kDeadlineExceeded, "no answer in time"); }
 
-// Waits for `events`; DEADLINE_EXCEEDED if none comes.
+// Waits for `events`. Returns DEADLINE_EXCEEDED if none comes.
 absl::Status Wait(int fd, short events, Deadline deadline) {
   while (true) {
     const auto left =
@@ -72,7 +74,7 @@ Numbers Lookup(const RedisEndpoint& name, int flags) {
   return numbers;
 }
 
-// Of a lookup that may outlive whoever asked.
+// The state of a lookup, which may outlive its caller.
 struct Pending {
   std::mutex mutex;
   std::condition_variable changed;
@@ -192,9 +194,11 @@ absl::StatusOr<size_t> RedisSocket::Exchange(std::vector<std::span<const uint8_t
                                              size_t& next, std::span<char> input,
                                              Deadline deadline) {
   while (true) {
-    // Also where there is always something to read: a peer may send a byte now and then.
+    // The deadline also holds if there is always something to read: a peer may send a byte now and
+    // then.
     if (std::chrono::steady_clock::now() >= deadline) return Late();
-    // Before the read: a server that takes nothing more may still have told why.
+    // The read comes before a failed write is reported: a server that takes nothing more may still
+    // have said why.
     const absl::Status sent = Send(output, next);
     const ssize_t size = recv(fd_, input.data(), input.size(), 0);
     if (size > 0) return static_cast<size_t>(size);

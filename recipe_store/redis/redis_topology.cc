@@ -21,8 +21,8 @@ uint16_t Crc16(std::string_view text) {
   return crc;
 }
 
-// A host and a port from two elements of a reply. Servers leave out a host that they do not know,
-// or write "?".
+// Reads a host and a port from two elements of a reply. Servers leave out a host that they do not
+// know, or write "?".
 std::optional<RedisEndpoint> EndpointOf(const RedisReply& host, const RedisReply& port,
                                         const RedisEndpoint* asked) {
   const std::string name = host.text();

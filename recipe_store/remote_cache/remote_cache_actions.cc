@@ -55,7 +55,7 @@ reapi::ActionResult ResultOf(const BlobRef& record, const std::vector<BlobRef>& 
   return result;
 }
 
-// With something in it: a server may take an empty result for none.
+// The result is not empty, because a server may take an empty result for none.
 reapi::ActionResult WithdrawnResult() {
   reapi::ActionResult result;
   result.set_stdout_raw(kWithdrawn);

@@ -1,5 +1,5 @@
-// What the names of this store are in a Remote Execution API cache, where results are filed under
-// digests of actions and all else under its own digest (docs/formats.md):
+// These functions make the names of this store in a Remote Execution API cache. Such a cache files
+// results under digests of actions, and everything else under its own digest (docs/formats.md):
 //
 //   command  Command { arguments: ["hpu-recipe-store-v1", "program" | "alias", NAME] }
 //            NAME is the content key or the alias's id, hexadecimal
@@ -7,11 +7,11 @@
 //                     input_root_digest: of the empty Directory, which has no bytes }
 //   name     SHA-256 of the serialised action
 //
-// Nobody runs such an action; both messages are stored, because a server may want to know what a
-// result is of. The result has the signed record as output file "record", and each of a program's
-// blobs, once, as "blob/<number>": so that a server that checks or prolongs the life of what a
-// result names does it for all of them. A reader goes by the record alone. A result without a
-// record is one that was withdrawn: nothing can be deleted there.
+// Nobody runs such an action. Both messages are stored, because a server may want to know what a
+// result belongs to. The result has the signed record as output file "record", and each of a
+// program's blobs, once, as "blob/<number>", so that a server that checks or prolongs the life of
+// what a result names does it for all of them. A reader uses the record alone. A result without a
+// record was withdrawn, because nothing can be deleted there.
 #pragma once
 
 #include <optional>
@@ -25,7 +25,7 @@ namespace hpu::store {
 
 namespace reapi = ::build::bazel::remote::execution::v2;
 
-// More blobs than a result, which is one message, has room for.
+// A result is one message and has no room for more blobs.
 inline constexpr size_t kMaxResultBlobs = 1 << 14;
 inline constexpr char kRecordPath[] = "record";
 
@@ -46,20 +46,21 @@ struct RemoteAction {
 RemoteAction ActionOf(RemoteKind kind, const Digest& name);
 
 reapi::Digest ToRemote(const BlobRef& ref);
-// Nothing unless it is a SHA-256 digest with a size.
+// Returns nothing unless it is a SHA-256 digest with a size.
 std::optional<BlobRef> FromRemote(const reapi::Digest& digest);
 
-// `blobs`: each digest once.
+// `blobs` must have each digest once.
 reapi::ActionResult ResultOf(const BlobRef& record, const std::vector<BlobRef>& blobs);
 reapi::ActionResult WithdrawnResult();
 
 struct RecordFile {
   BlobRef ref;
-  std::optional<Bytes> contents;  // with that digest
+  // The contents have that digest.
+  std::optional<Bytes> contents;
 };
 
-// NOT_FOUND: withdrawn, or somebody else's. DATA_LOSS: sizes that no record has, contents with
-// another digest.
+// Finds the record of a result. NOT_FOUND: the result was withdrawn, or is not ours. DATA_LOSS: the
+// record has a size that no record has, or contents with another digest.
 absl::StatusOr<RecordFile> RecordIn(const reapi::ActionResult& result);
 
 }  // namespace hpu::store

@@ -1,4 +1,4 @@
-// RemoteCacheCall: statuses, and requests of one message each.
+// The statuses of RemoteCacheCall, and its requests of one message each.
 #include "recipe_store/remote_cache/remote_cache_call.h"
 
 #include <algorithm>
@@ -7,18 +7,19 @@
 namespace hpu::store {
 namespace {
 
-constexpr size_t kMaxDigestsAsked = 4096;  // in one message, about 300 KiB
+// One message asks for at most so many digests, about 300 KiB.
+constexpr size_t kMaxDigestsAsked = 4096;
 constexpr size_t kMaxToldBytes = 200;
 
-// What a server says goes into logs: without control characters, and not all of it.
+// Shortens what a server says and removes control characters, because it goes into logs.
 std::string Told(const std::string& text) {
   std::string told = text.substr(0, kMaxToldBytes);
   std::ranges::replace_if(told, [](char c) { return c < ' ' || c > '~'; }, '?');
   return told;
 }
 
-// An answer to the request, not a failure of the server. Who may not write, or finds no room, may
-// go on reading.
+// Returns true for an answer to the request, which is no failure of the server. A client that may
+// not write, or finds no room, may go on reading.
 bool IsAnswer(grpc::StatusCode code, bool writes) {
   switch (code) {
     case grpc::StatusCode::OK:
@@ -44,7 +45,7 @@ bool MayNotWrite(grpc::StatusCode code) {
          code == grpc::StatusCode::UNIMPLEMENTED;
 }
 
-// The end of the batch that begins with items[begin], which alone is not too large.
+// Returns the end of the batch that begins with items[begin]. One item alone is never too large.
 template <typename Items, typename SizeOf>
 size_t BatchEnd(const Items& items, size_t begin, uint64_t max_bytes, const SizeOf& size_of) {
   uint64_t bytes = 0;

@@ -1,9 +1,9 @@
-// One call of the store to a Remote Execution API cache: the requests that it makes, all within one
-// deadline, and what became of the server while it made them.
+// RemoteCacheCall is one call of the store to a Remote Execution API cache. It makes several
+// requests within one deadline and notes what became of the server.
 //
-// What the server says is bounded, checked for its form, and cut short where it is too long or too
-// late. Statuses are the store's: NOT_FOUND, it has no such thing; DATA_LOSS, it answered something
-// else than what was put; UNAVAILABLE, everything else.
+// What the server answers is bounded, checked for its form, and cut short if it is too long or too
+// late. Statuses are those of the store. NOT_FOUND: the server has no such thing. DATA_LOSS: it
+// answers something that was not put there. UNAVAILABLE: everything else.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -23,22 +23,24 @@
 
 namespace hpu::store {
 
-// gRPC's own bound of a message, which servers and other clients have unless told otherwise: what
-// is sent to us keeps it too. Parsed, hostile bytes take several times as much.
+// This is gRPC's own bound of a message, which servers and other clients have unless told
+// otherwise. It also bounds what is sent to us, because hostile bytes take several times as much
+// once they are parsed.
 inline constexpr int kMaxCacheMessageBytes = 4 << 20;
-// Of a message's blobs together, whatever the server would take.
+// The blobs of a message have at most so many bytes together, whatever the server would take.
 inline constexpr uint64_t kMaxBatchBytes = 3 << 20;
 
-// What is known of a server; shared by the calls that it serves.
+// A session holds what is known of a server. The calls that it serves share it.
 struct RemoteCacheSession {
   std::shared_ptr<grpc::Channel> channel;
-  TlsAccess tls;         // that the channel was made with
+  TlsAccess tls;         // the channel was made with it
   std::string server;    // for messages
   std::string instance;  // instance_name
   std::string bearer;    // value of the header "authorization"; empty: none
-  std::chrono::steady_clock::time_point asked_at;  // for its capabilities:
+  // The time of the question for its capabilities, which are:
+  std::chrono::steady_clock::time_point asked_at;
   uint64_t max_batch_bytes = kMaxBatchBytes;
-  // Whether results can be put there. Also false once it has refused one.
+  // False if no results can be put there, also after the server has refused one.
   std::atomic<bool> takes_results{true};
 };
 
@@ -51,26 +53,26 @@ class RemoteCacheCall {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
 
-  // `traffic` must live longer.
+  // `traffic` must outlive this object.
   RemoteCacheCall(std::shared_ptr<RemoteCacheSession> session, Deadline deadline,
                   RemoteCacheTraffic* traffic)
       : session_(std::move(session)), deadline_(deadline), traffic_(traffic) {}
 
-  // The server failed, or was late: not what it said of a request.
+  // These say that the server failed, or was late. An answer that refuses a request is no failure.
   bool lost() const { return lost_; }
   bool late() const { return late_; }
-  // Read, but not with their digests.
+  // Returns the blobs that were read, but do not have their digests.
   const std::vector<Digest>& damaged() const { return damaged_; }
 
   void Extend(std::chrono::milliseconds time) { deadline_ += time; }
 
   absl::StatusOr<reapi::ServerCapabilities> GetCapabilities();
-  // The record comes along if the server likes.
+  // The server may send the record along.
   absl::StatusOr<reapi::ActionResult> GetActionResult(const BlobRef& action);
   absl::Status UpdateActionResult(const BlobRef& action, const reapi::ActionResult& result);
-  // Those of `refs` that are not there.
+  // Returns those of `refs` that are not there.
   absl::StatusOr<std::vector<BlobRef>> FindMissing(const std::vector<BlobRef>& refs);
-  // `refs`: each digest once, none of 0 bytes.
+  // `refs` must have each digest once and no empty blob. NOT_FOUND: one of them is not there.
   absl::StatusOr<std::map<Digest, Blob>> Read(const std::vector<BlobRef>& refs);
   struct Upload {
     BlobRef ref;

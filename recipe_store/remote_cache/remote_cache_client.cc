@@ -104,7 +104,7 @@ absl::StatusOr<RemoteCacheClient::Session> RemoteCacheClient::OpenSession(
     status = reply.ok() ? TakeCapabilities(*reply, *session) : reply.status();
   }
   if (status.ok()) return session;
-  // Also what would be an answer to another request: without capabilities nothing can be asked.
+  // Any error is a failure of the server here, because nothing can be asked without capabilities.
   const absl::Status told = Error(absl::StatusCode::kUnavailable, std::string(status.message()));
   NoteFailure(told, late);
   return told;
@@ -139,7 +139,8 @@ absl::Status RemoteCacheClient::Connect(const Session& old, RemoteCacheSession& 
   arguments.SetMaxSendMessageSize(-1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  // Of its own, so that it connects when it is told to, not when an earlier one's back-off ends.
+  // The channel is not shared, so it connects when it is told to, and not when an earlier one's
+  // back-off ends.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   session.channel = grpc::CreateCustomChannel(
       "dns:" + address_.target,
@@ -147,7 +148,7 @@ absl::Status RemoteCacheClient::Connect(const Session& old, RemoteCacheSession& 
   return absl::OkStatus();
 }
 
-// Once, until it takes some again.
+// Logs once, until the server takes some again.
 void RemoteCacheClient::NoteReadOnly(const Session& session) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -166,7 +167,7 @@ void RemoteCacheClient::NoteSuccess() {
   if (closed) HPU_LOG(kInfo, "remote cache is back server=" << options_.address);
 }
 
-// The next call connects anew: names may have moved, and a channel's own back-off is not ours.
+// The next call connects again: names may have moved, and a channel's own back-off is not ours.
 void RemoteCacheClient::NoteFailure(const absl::Status& status, bool late) {
   ++failures_;
   if (late) ++timeouts_;

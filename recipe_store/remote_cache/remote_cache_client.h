@@ -1,5 +1,5 @@
-// Calls of a Remote Execution API cache: makes the channel, asks for the server's capabilities,
-// gives up in time and leaves a failed server alone for a while.
+// RemoteCacheClient calls a Remote Execution API cache. It makes the channel, asks for the server's
+// capabilities, gives up in time, and leaves a failed server alone for a while.
 #pragma once
 
 #include <functional>
@@ -15,17 +15,17 @@ namespace hpu::store {
 // Thread-safe.
 class RemoteCacheClient {
  public:
-  // INVALID_ARGUMENT for options that cannot work. Connects to nobody yet: a server that is down
-  // now may be up later.
+  // Returns INVALID_ARGUMENT for options that cannot work. It connects to no server yet, because a
+  // server that is down now may be up later.
   static absl::StatusOr<std::unique_ptr<RemoteCacheClient>> Make(const RemoteCacheOptions& options);
 
   const RemoteCacheOptions& options() const { return options_; }
-  // How much later a call ends that moves so many bytes.
+  // Returns how much later a call may end that moves so many bytes.
   std::chrono::milliseconds TimeFor(uint64_t bytes) const;
 
   using Work = std::function<absl::Status(RemoteCacheCall& call)>;
-  // Runs `work`, which may move so many bytes, at the server. UNAVAILABLE without asking it: it is
-  // left alone; or, with `writes`, nothing can be put there.
+  // Runs `work`, which may move so many bytes, at the server, and returns its status. UNAVAILABLE
+  // without asking the server: it is left alone, or it takes nothing and `writes` is true.
   absl::Status Run(bool writes, uint64_t bytes, const Work& work);
 
   void AddCounters(std::map<std::string, uint64_t>& counters) const;
@@ -47,10 +47,11 @@ class RemoteCacheClient {
   const RemoteCacheOptions options_;
   const RemoteCacheAddress address_;
 
-  std::mutex mutex_;  // never held while waiting for the server
-  // Guarded by mutex_.
+  // No thread holds mutex_ while it waits for the server.
+  std::mutex mutex_;
+  // The fields below are guarded by mutex_.
   CircuitBreaker breaker_;
-  Session session_;  // null: not asked yet, or lost
+  Session session_;  // null before the first question, and after a failure
   bool said_read_only_ = false;
 
   RemoteCacheTraffic traffic_;

@@ -13,7 +13,7 @@ constexpr std::string_view kPlain = "grpc://";
 constexpr size_t kMaxHostBytes = 253;  // of a DNS name
 constexpr size_t kMaxInstanceBytes = 256;
 constexpr char kForms[] = "; write grpcs://HOST:PORT, or grpc://HOST:PORT on a private network";
-// Where a resource name of the byte stream goes on after the instance.
+// The name of a byte stream goes on with this after the instance.
 constexpr std::string_view kReserved[] = {"blobs",           "uploads",    "actions",
                                           "actionResults",   "operations", "capabilities",
                                           "compressed-blobs"};

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "recipe_store/stored_entry.h"
 
 namespace hpu::store {
 namespace {
@@ -12,40 +13,22 @@ using std::chrono::steady_clock;
 constexpr size_t kMaxAvoided = 4096;
 constexpr size_t kMaxDamaged = 4096;
 
-// Each digest once, without the empty blob, which is known without asking.
-std::vector<BlobRef> Distinct(std::vector<BlobRef> refs) {
-  std::ranges::sort(refs, {}, &BlobRef::digest);
-  const auto repeated = std::ranges::unique(refs, {}, &BlobRef::digest);
-  refs.erase(repeated.begin(), repeated.end());
-  std::erase_if(refs, [](const BlobRef& ref) { return ref.size_bytes == 0; });
-  return refs;
-}
-
 }  // namespace
 
-void RemoteCacheRecipeStore::Count(const absl::Status& status, std::atomic<uint64_t>& done,
-                                   std::atomic<uint64_t>& missed) {
-  if (status.ok()) {
-    ++done;
-  } else {
-    ++(absl::IsNotFound(status) ? missed : errors_);
-  }
-}
-
-absl::StatusOr<Entry> RemoteCacheRecipeStore::Get(const Digest& key) {
+absl::StatusOr<Entry> RemoteCacheRecipeStore::Find(const Digest& key, Purpose purpose) {
   absl::StatusOr<Entry> entry = absl::UnknownError("");
   const absl::Status status =
       client_->Run(/*writes=*/false, /*bytes=*/0, [&](RemoteCacheCall& call) {
-        entry = ReadEntry(key, call);
+        entry = ReadEntry(key, purpose, call);
         NoteDamaged(call);
         return entry.status();
       });
-  Count(status, hits_, misses_);
+  counters_.CountFind(status);
   if (!status.ok()) return status;
   return entry;
 }
 
-// NOT_FOUND without a word to the server for what is avoided.
+// Returns NOT_FOUND without asking the server if the action is avoided.
 absl::StatusOr<Bytes> RemoteCacheRecipeStore::ReadRecord(const RemoteAction& action,
                                                          RemoteCacheCall& call) {
   if (Avoids(action)) {
@@ -56,48 +39,32 @@ absl::StatusOr<Bytes> RemoteCacheRecipeStore::ReadRecord(const RemoteAction& act
   ASSIGN_OR_RETURN(RecordFile record, RecordIn(result));
   if (record.contents) return *std::move(record.contents);
   const absl::StatusOr<std::map<Digest, Blob>> found = call.Read({record.ref});
-  if (absl::IsNotFound(found.status())) ++incomplete_;
+  if (absl::IsNotFound(found.status())) ++counters_.incomplete;
   if (!found.ok()) return found.status();
   return *found->at(record.ref.digest);
 }
 
-absl::StatusOr<Entry> RemoteCacheRecipeStore::ReadEntry(const Digest& key, RemoteCacheCall& call) {
+absl::StatusOr<Entry> RemoteCacheRecipeStore::ReadEntry(const Digest& key, Purpose purpose,
+                                                        RemoteCacheCall& call) {
   ASSIGN_OR_RETURN(const Bytes record, ReadRecord(ActionOf(RemoteKind::kProgram, key), call));
-  ASSIGN_OR_RETURN(SignedRecord signed_manifest, DecodeSignedRecord(record));
-  ASSIGN_OR_RETURN(const Manifest manifest, DecodeManifest(signed_manifest.record));
-  if (manifest.key() != key) {
-    return DataLoss("the manifest under ", ToHex(key), " is of another key");
-  }
-  ASSIGN_OR_RETURN(std::vector<Blob> blobs, ReadBlobs(manifest, call));
-  return MakeEntry(std::move(signed_manifest), std::move(blobs));
+  return MakeStoredEntry(key, purpose, record, client_->options().max_entry_bytes,
+                         "the remote cache",
+                         [&](const Manifest& manifest, const std::vector<BlobRef>& refs,
+                             uint64_t bytes) { return ReadBlobs(manifest, refs, bytes, call); });
 }
 
-absl::StatusOr<std::vector<Blob>> RemoteCacheRecipeStore::ReadBlobs(const Manifest& manifest,
-                                                                    RemoteCacheCall& call) {
-  const std::vector<BlobRef> refs = Distinct(BlobRefs(manifest));
-  uint64_t bytes = 0;
-  for (const BlobRef& ref : refs) bytes += ref.size_bytes;
-  if (bytes > client_->options().max_entry_bytes) {
-    return NotFound("key ", ToHex(manifest.key()), " has ", bytes, " bytes in the remote cache; ",
-                    "at most ", client_->options().max_entry_bytes, " are read");
-  }
-  // Not longer than compiling it would take.
+absl::StatusOr<std::map<Digest, Blob>> RemoteCacheRecipeStore::ReadBlobs(
+    const Manifest& manifest, const std::vector<BlobRef>& refs, uint64_t bytes,
+    RemoteCacheCall& call) {
+  // Reading must not take longer than compiling would.
   const auto compile_time = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::microseconds(std::min<uint64_t>(manifest.compile_micros, INT64_MAX / 1000)));
   call.Extend(std::min(client_->TimeFor(bytes), compile_time));
   absl::StatusOr<std::map<Digest, Blob>> found = call.Read(refs);
-  if (absl::IsNotFound(found.status())) {
-    ++incomplete_;
-    return NotFound("key ", ToHex(manifest.key()), ": the result is there, but ",
-                    found.status().message());
-  }
-  if (!found.ok()) return found.status();
-  static const auto* const kEmpty = new Blob(std::make_shared<const Bytes>());
-  std::vector<Blob> blobs;
-  for (const BlobRef& ref : BlobRefs(manifest)) {
-    blobs.push_back(ref.size_bytes == 0 ? *kEmpty : found->at(ref.digest));
-  }
-  return blobs;
+  if (!absl::IsNotFound(found.status())) return found;
+  ++counters_.incomplete;
+  return NotFound("key ", ToHex(manifest.key()), ": the result is there, but ",
+                  found.status().message());
 }
 
 absl::Status RemoteCacheRecipeStore::Put(const Entry& entry) {
@@ -119,7 +86,7 @@ absl::Status RemoteCacheRecipeStore::Put(const Entry& entry) {
       return WriteResult(action, record, blobs, call);
     });
   }
-  Count(status, puts_, errors_);
+  counters_.CountPut(status);
   return status;
 }
 
@@ -145,8 +112,8 @@ absl::Status RemoteCacheRecipeStore::WriteResult(const RemoteAction& action, con
     uploads.push_back({{digest, all.at(digest)->size()}, all.at(digest)});
   }
   RETURN_IF_ERROR(call.Write(uploads));
-  blobs_written_ += written.size();
-  blobs_known_ += refs.size() - written.size();
+  counters_.blobs_written += written.size();
+  counters_.blobs_known += refs.size() - written.size();
   std::vector<BlobRef> named;
   for (const auto& [digest, bytes] : blobs) named.push_back({digest, bytes->size()});
   RETURN_IF_ERROR(call.UpdateActionResult(action.name(), ResultOf(record_ref, named)));
@@ -164,7 +131,7 @@ absl::StatusOr<AliasRecord> RemoteCacheRecipeStore::GetAlias(const Digest& id) {
         NoteDamaged(call);
         return alias.status();
       });
-  Count(status, alias_hits_, alias_misses_);
+  counters_.CountGetAlias(status);
   if (!status.ok()) return status;
   return alias;
 }
@@ -172,13 +139,11 @@ absl::StatusOr<AliasRecord> RemoteCacheRecipeStore::GetAlias(const Digest& id) {
 absl::StatusOr<AliasRecord> RemoteCacheRecipeStore::ReadAlias(const Digest& id,
                                                               RemoteCacheCall& call) {
   ASSIGN_OR_RETURN(const Bytes record, ReadRecord(ActionOf(RemoteKind::kAlias, id), call));
-  ASSIGN_OR_RETURN(SignedRecord signed_record, DecodeSignedRecord(record));
-  ASSIGN_OR_RETURN(AliasRecord alias, MakeAliasRecord(std::move(signed_record)));
+  ASSIGN_OR_RETURN(AliasRecord alias, DecodeStoredAlias(record));
   RETURN_IF_ERROR(HasProgram(alias.alias.content_key, call));
   return alias;
 }
 
-// NOT_FOUND: there is none.
 absl::Status RemoteCacheRecipeStore::HasProgram(const Digest& key, RemoteCacheCall& call) {
   const RemoteAction action = ActionOf(RemoteKind::kProgram, key);
   absl::Status status;
@@ -200,8 +165,7 @@ absl::Status RemoteCacheRecipeStore::PutAlias(const AliasRecord& alias) {
         RETURN_IF_ERROR(HasProgram(alias.alias.content_key, call));
         return WriteResult(action, record, {}, call);
       });
-  if (status.ok()) ++alias_puts_;
-  if (!status.ok() && !absl::IsNotFound(status)) ++errors_;
+  counters_.CountPutAlias(status);
   return status;
 }
 
@@ -222,7 +186,7 @@ absl::Status RemoteCacheRecipeStore::Withdraw(const RemoteAction& action) {
       client_->Run(/*writes=*/true, /*bytes=*/0, [&](RemoteCacheCall& call) {
         return call.UpdateActionResult(action.name(), WithdrawnResult());
       });
-  if (!status.ok()) ++errors_;
+  if (!status.ok()) ++counters_.errors;
   return status;
 }
 
@@ -265,17 +229,8 @@ bool RemoteCacheRecipeStore::IsDamaged(const Digest& blob) {
 }
 
 void RemoteCacheRecipeStore::AddCounters(std::map<std::string, uint64_t>& counters) const {
-  counters["remote_cache.hits"] += hits_;
-  counters["remote_cache.misses"] += misses_;
-  counters["remote_cache.incomplete"] += incomplete_;
+  counters_.AddTo("remote_cache", counters);
   counters["remote_cache.avoided_reads"] += avoided_reads_;
-  counters["remote_cache.puts"] += puts_;
-  counters["remote_cache.alias_hits"] += alias_hits_;
-  counters["remote_cache.alias_misses"] += alias_misses_;
-  counters["remote_cache.alias_puts"] += alias_puts_;
-  counters["remote_cache.errors"] += errors_;
-  counters["remote_cache.blobs_written"] += blobs_written_;
-  counters["remote_cache.blobs_known"] += blobs_known_;
   counters["remote_cache.withdrawn"] += withdrawn_;
   client_->AddCounters(counters);
 }

@@ -1,4 +1,4 @@
-// RemoteCacheCall: blobs that are too large for one message.
+// The blobs of RemoteCacheCall that are too large for one message.
 #include <random>
 
 #include "recipe_store/remote_cache/remote_cache_call.h"
@@ -7,10 +7,10 @@ namespace hpu::store {
 namespace {
 
 constexpr uint64_t kChunkBytes = 256 << 10;
-// Before more of a blob has come than that, its size is only what somebody says.
+// Until so much of a blob has come, its size is only what the server says.
 constexpr uint64_t kFirstReserveBytes = 16 << 20;
 
-// A random UUID: names an upload among those of all clients.
+// Returns a random UUID, which names an upload among those of all clients.
 std::string NewUploadId() {
   static thread_local std::mt19937_64 generator{std::random_device()()};
   std::array<uint8_t, 16> bytes{};
@@ -70,7 +70,7 @@ absl::Status RemoteCacheCall::WriteStream(const Upload& upload) {
     request.set_data(upload.bytes->data() + at, part);
     at += part;
     request.set_finish_write(at == size);
-    // The server may end it early: it has the blob, or says why not.
+    // The server may end the upload early: it has the blob, or says why it does not take it.
     if (!writer->Write(request)) break;
     traffic_->bytes_written += part;
     request.clear_resource_name();

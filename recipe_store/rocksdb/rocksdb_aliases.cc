@@ -1,8 +1,10 @@
-// RocksDbRecipeStore: its aliases.
+// The aliases of RocksDbRecipeStore.
 #include "recipe_store/rocksdb/rocksdb_bytes.h"
 #include "recipe_store/rocksdb/rocksdb_recipe_store.h"
+#include "recipe_store/stored_entry.h"
 
 namespace hpu::store {
+
 absl::StatusOr<AliasRecord> RocksDbRecipeStore::GetAlias(const Digest& id) {
   if (is_read_) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -12,7 +14,7 @@ absl::StatusOr<AliasRecord> RocksDbRecipeStore::GetAlias(const Digest& id) {
   RETURN_IF_ERROR(
       ToStatus(database_.db->Get(rocksdb::ReadOptions(), database_.aliases, ToSlice(id), &value),
                "reading alias " + ToHex(id)));
-  return DecodeStoredAlias(value);
+  return DecodeStoredAlias(ToSpan(value));
 }
 
 absl::Status RocksDbRecipeStore::PutAlias(const AliasRecord& alias) {
@@ -45,7 +47,7 @@ absl::Status RocksDbRecipeStore::DropAlias(const Digest& id) {
   };
   const absl::Status dropped = Commit(write);
   std::lock_guard<std::mutex> lock(mutex_);
-  // Nobody is given it again, whatever the disk says.
+  // No caller gets the alias again, whatever the disk says.
   if (!dropped.ok()) index_.RemoveAlias(id);
   return dropped;
 }
@@ -64,7 +66,7 @@ absl::StatusOr<std::vector<Alias>> RocksDbRecipeStore::AliasesOf(const Digest& k
         database_.db->Get(rocksdb::ReadOptions(), database_.aliases, ToSlice(id), &value);
     if (found.IsNotFound()) continue;
     RETURN_IF_ERROR(ToStatus(found, "reading alias " + ToHex(id)));
-    absl::StatusOr<AliasRecord> alias = DecodeStoredAlias(value);
+    absl::StatusOr<AliasRecord> alias = DecodeStoredAlias(ToSpan(value));
     if (alias.ok()) aliases.push_back(std::move(alias->alias));
   }
   OldestFirst(aliases);

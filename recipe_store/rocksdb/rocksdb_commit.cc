@@ -1,5 +1,5 @@
-// RocksDbRecipeStore: how it writes. Whoever is first in the queue plans and writes for those that
-// came meanwhile, in the order in which they came: one sync for all.
+// The part of RocksDbRecipeStore that writes. The first writer in the queue plans and writes for
+// those that came meanwhile, in the order in which they came, so that they share one sync.
 #include <algorithm>
 
 #include "base/log.h"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMaxGroup = 64;
 constexpr uint64_t kMaxGroupBytes = 4 << 20;  // unless one alone is larger
-// Access times that a batch takes along.
+// A batch takes at most so many access times along.
 constexpr size_t kMaxAccesses = 512;
 
 }  // namespace
@@ -65,7 +65,7 @@ void RocksDbRecipeStore::CommitGroup(std::vector<Waiting*>& group) {
     StorePlan plan(index_);
     for (size_t i = 0; i < group.size(); ++i) {
       absl::Status planned = group[i]->write->plan ? group[i]->write->plan(plan) : absl::OkStatus();
-      // Those before it stay; in a group of its own they may go.
+      // The writes before this one stay; in a group of its own it may evict their entries.
       if (i > 0 && absl::IsResourceExhausted(planned)) {
         group.resize(i);
         break;
@@ -80,7 +80,7 @@ void RocksDbRecipeStore::CommitGroup(std::vector<Waiting*>& group) {
     }
   }
   rocksdb::WriteBatch batch = ProtectedBatch();
-  // First, because who is removed below must leave none.
+  // The access times come first, because an entry that is removed below must leave none.
   for (const auto& [key, record] : accesses) AddAccess(key, record, batch);
   for (size_t i = 0; i < group.size(); ++i) {
     if (!group[i]->status.ok()) continue;

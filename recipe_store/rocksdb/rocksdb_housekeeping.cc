@@ -1,5 +1,4 @@
-// What the persistent layer does about its entries by itself, and when it is told to: eviction,
-// shares of tenants, pins, garbage, reading again.
+// The maintenance of RocksDbRecipeStore: eviction, shares of tenants, pins and garbage.
 #include "base/clock.h"
 #include "base/log.h"
 #include "recipe_store/rocksdb/rocksdb_bytes.h"
@@ -8,10 +7,10 @@
 namespace hpu::store {
 namespace {
 
-// Entries that one batch removes, so that no writer waits long for it.
+// One batch removes at most so many entries, so that no writer waits long for it.
 constexpr size_t kSlice = 256;
 
-// Kept for inspection; older builds' and older faults' records go when there are more.
+// So many records are kept for inspection. When there are more, the rest is deleted.
 constexpr size_t kMaxQuarantined = 1000;
 
 }  // namespace
@@ -20,7 +19,7 @@ void RocksDbRecipeStore::KeepHouse() {
   if (!is_read_) {
     const absl::StatusOr<bool> read = ReadIndex(std::chrono::steady_clock::time_point::max());
     if (!read.ok()) return IndexIsUnreadable(read.status());
-    if (!*read) return;  // closing
+    if (!*read) return;  // the store is being closed
     IndexIsRead();
     TrimToLimits();
     HPU_LOG(kInfo, "the store's index is read folder=" << folder_);
@@ -33,7 +32,7 @@ void RocksDbRecipeStore::KeepHouse() {
     }
     const absl::StatusOr<size_t> removed = RemoveTooMuch();
     if (stopping_ || removed.value_or(0) > 0) continue;
-    // The disk refuses, or all that is left is pinned.
+    // The disk refuses, or everything that is left is pinned.
     std::unique_lock<std::mutex> lock(mutex_);
     grown_.wait_for(lock, kRetryInterval, [&] { return stopping_.load(); });
   }
@@ -51,7 +50,7 @@ absl::StatusOr<size_t> RocksDbRecipeStore::RemoveTooMuch() {
     tenants = index_.TenantsOverTheirShare();
     is_full = index_.total_bytes() > evict_from_;
   }
-  // First: who has too much makes room before others do.
+  // A tenant with too much makes room before others do.
   size_t count = 0;
   for (const std::string& tenant : tenants) {
     ASSIGN_OR_RETURN(const size_t trimmed, RemoveInSlices([&](StorePlan& plan, size_t most) {
@@ -66,14 +65,16 @@ absl::StatusOr<size_t> RocksDbRecipeStore::RemoveTooMuch() {
   return count + evicted;
 }
 
-// A smaller limit than last time, blobs without an entry (their manifests were of another version),
-// aliases without one, too many quarantine records.
+// Trims what a smaller limit than last time leaves too much, blobs without an entry (their
+// manifests were of another version), aliases without an entry, and quarantine records beyond the
+// limit.
 void RocksDbRecipeStore::TrimToLimits() {
   if (!database_.writable) return;
   absl::Status trimmed = RemoveInSlices([&](StorePlan& plan, size_t most) {
                            return plan.Evict(limits_.max_bytes, most);
                          }).status();
-  // What manifests of other versions need is unknown, so nothing is an orphan while there are any.
+  // Nobody knows what manifests of other versions need, so no blob is an orphan while there are
+  // any.
   if (trimmed.ok() && !has_other_versions_) {
     trimmed = DeleteOrphans(database_.blobs, [](const StorePlan& plan, const Digest& digest) {
       return plan.ContainsBlob(digest);
@@ -142,7 +143,7 @@ absl::Status RocksDbRecipeStore::MakeMuchRoom(const Digest& key, uint64_t manife
                                               const std::vector<BlobRef>& refs) {
   uint64_t bytes = manifest_bytes;
   for (const BlobRef& ref : refs) bytes += ref.size_bytes;
-  // Else the room that is kept is enough.
+  // A smaller entry fits into the room that is kept free.
   if (bytes <= limits_.max_bytes - evict_from_) return absl::OkStatus();
   RETURN_IF_ERROR(AwaitIndex());
   {
@@ -161,7 +162,7 @@ absl::Status RocksDbRecipeStore::MakeRoom(const std::string& tenant, const Entry
   const StorePlan::Addition addition{entry.manifest.key(), entry.size_bytes(), 0};
   RETURN_IF_ERROR(AwaitIndex());
   {
-    // Nothing goes for what does not fit.
+    // Nothing is removed for an entry that does not fit.
     std::lock_guard<std::mutex> lock(mutex_);
     StorePlan plan(index_);
     RETURN_IF_ERROR(plan.Share(tenant, limits_.tenant_bytes, addition));
@@ -180,7 +181,7 @@ absl::Status RocksDbRecipeStore::Pin(const Digest& key, bool pinned) {
     const uint64_t now = MicrosOfEpoch();
     if (!plan.Contains(key)) return NotFound("key ", ToHex(key), " is not in the store");
     index_.Touch(key, now);
-    // From now on: nothing may evict it between here and the write.
+    // The pin holds from now on, so nothing can evict the entry between here and the write.
     index_.Pin(key, pinned);
     access = AccessRecord(key, now);
     return absl::OkStatus();
@@ -210,11 +211,6 @@ absl::StatusOr<std::vector<ListPosition>> RocksDbRecipeStore::Positions(
   RETURN_IF_ERROR(AwaitIndex());
   std::lock_guard<std::mutex> lock(mutex_);
   return index_.Page(limit == 0 ? SIZE_MAX : limit, after);
-}
-
-absl::Status RocksDbRecipeStore::Verify(const Digest& key) {
-  ASSIGN_OR_RETURN(const Entry entry, Peek(key));
-  return CheckDigests(entry);
 }
 
 }  // namespace hpu::store

@@ -1,4 +1,4 @@
-// RocksDbRecipeStore: opening, and reading the index, a piece at a time.
+// The part of RocksDbRecipeStore that opens the store and reads the index, a piece at a time.
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -6,13 +6,14 @@
 #include "base/log.h"
 #include "recipe_store/rocksdb/rocksdb_bytes.h"
 #include "recipe_store/rocksdb/rocksdb_recipe_store.h"
+#include "recipe_store/stored_entry.h"
 
 namespace hpu::store {
 namespace {
 
 constexpr size_t kPiece = 256;  // manifests or aliases
 
-// Beside the folder of a database whose damage was seen only after it had been opened.
+// This mark lies beside the folder of a database whose damage was seen only after it was opened.
 std::string SuspectMark(const std::string& folder) { return folder + ".suspect"; }
 
 }  // namespace
@@ -24,7 +25,7 @@ class RocksDbRecipeStore::IndexReader {
     uint64_t manifest_bytes = 0;
     std::vector<BlobRef> blobs;
     int64_t created_unix_seconds = 0;
-    uint64_t access = 0;  // record
+    uint64_t access = 0;  // the access record
   };
   struct KnownAlias {
     Digest id{};
@@ -38,7 +39,7 @@ class RocksDbRecipeStore::IndexReader {
         accesses_(NewIterator(database, database.accesses)),
         aliases_(NewIterator(database, database.aliases)) {}
 
-  // The next ones; none: that was all.
+  // Returns the next manifests. Nothing means that those were all.
   absl::StatusOr<std::vector<Known>> Manifests() {
     std::vector<Known> piece;
     for (; manifests_->Valid() && piece.size() < kPiece; manifests_->Next()) {
@@ -46,7 +47,7 @@ class RocksDbRecipeStore::IndexReader {
       if (!ToKey(manifests_->key(), &known.key)) continue;
       const rocksdb::Slice value = manifests_->value();
       // Entries of other versions and damaged ones weigh what their record weighs, so that they age
-      // out as all others do; Get judges them.
+      // out as all others do. Get judges them.
       known.manifest_bytes = value.size();
       if (const auto record = DecodeSignedRecord(ToSpan(value)); record.ok()) {
         const absl::StatusOr<Manifest> manifest = DecodeManifest(record->record);
@@ -64,12 +65,12 @@ class RocksDbRecipeStore::IndexReader {
     return piece;
   }
 
-  // Damaged ones and those of other versions are left out.
+  // Returns the next aliases, and leaves out damaged ones and those of other versions.
   absl::StatusOr<std::vector<KnownAlias>> Aliases() {
     std::vector<KnownAlias> piece;
     for (; aliases_->Valid() && piece.size() < kPiece; aliases_->Next()) {
       KnownAlias known;
-      const absl::StatusOr<AliasRecord> alias = DecodeStoredAlias(aliases_->value());
+      const absl::StatusOr<AliasRecord> alias = DecodeStoredAlias(ToSpan(aliases_->value()));
       if (!ToKey(aliases_->key(), &known.id) || !alias.ok()) continue;
       known.tenant = alias->alias.tenant;
       known.key = alias->alias.content_key;
@@ -92,7 +93,7 @@ class RocksDbRecipeStore::IndexReader {
     return it;
   }
 
-  // Keys come in order.
+  // The keys must come in order.
   uint64_t AccessOf(const rocksdb::Slice& key) {
     while (accesses_->Valid() && accesses_->key().compare(key) < 0) accesses_->Next();
     uint64_t record = 0;
@@ -188,7 +189,7 @@ absl::StatusOr<bool> RocksDbRecipeStore::ReadIndex(std::chrono::steady_clock::ti
     if (piece.empty()) return true;
     std::lock_guard<std::mutex> lock(mutex_);
     for (const IndexReader::KnownAlias& known : piece) {
-      // TrimToLimits deletes those without an entry: they cost a capture.
+      // TrimToLimits deletes aliases without an entry, which costs a capture.
       if (!index_.Contains(known.key)) continue;
       index_.InsertAlias(known.id, known.tenant, known.key, known.bytes);
     }

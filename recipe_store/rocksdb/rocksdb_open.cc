@@ -42,16 +42,16 @@ class LogBridge : public rocksdb::Logger {
     NoteDropped(text);
   }
 
-  // What recovery left out of the write-ahead log: "000004.log: 18699 bytes (checksum mismatch)",
-  // several by "; ".
+  // Returns what recovery left out of the write-ahead log: "000004.log: 18699 bytes (checksum
+  // mismatch)". Several are separated by "; ".
   std::string dropped() const {
     std::lock_guard<std::mutex> lock(mutex_);
     return dropped_;
   }
 
  private:
-  // RocksDB tells it here only: "[WARN] [db_impl_open.cc:982] /folder/000004.log: dropping 18699
-  // bytes; Corruption: checksum mismatch".
+  // RocksDB says it in this log line only: "[WARN] [db_impl_open.cc:982] /folder/000004.log:
+  // dropping 18699 bytes; Corruption: checksum mismatch".
   void NoteDropped(const std::string& text) {
     static const std::regex kDropping(R"(([^/ ]+\.log): dropping (\d+) bytes; (?:\w+: )?(.*))");
     std::smatch found;
@@ -72,8 +72,8 @@ rocksdb::DBOptions DatabaseOptions(std::shared_ptr<LogBridge> log) {
   options.max_open_files = 256;
   options.max_background_jobs = 2;
   options.max_total_wal_size = 64 << 20;
-  // Not wal_compression: this version cannot read back some logs that it has compressed
-  // ("bad WriteBatch Put"; seen where a record's first fragment was of 2 bytes).
+  // wal_compression stays off, because this version cannot read back some logs that it has
+  // compressed ("bad WriteBatch Put"; seen where a record's first fragment had 2 bytes).
   options.file_checksum_gen_factory = rocksdb::GetFileChecksumGenCrc32cFactory();
   options.info_log = std::move(log);
   options.stats_dump_period_sec = 0;
@@ -99,7 +99,7 @@ rocksdb::ColumnFamilyOptions BlobFamilyOptions() {
   return options;
 }
 
-// Order of Database's handles.
+// The order is that of Database's handles.
 std::vector<rocksdb::ColumnFamilyDescriptor> Families() {
   return {{rocksdb::kDefaultColumnFamilyName, SmallFamilyOptions()},
           {"manifests", SmallFamilyOptions()},
@@ -109,7 +109,7 @@ std::vector<rocksdb::ColumnFamilyDescriptor> Families() {
           {"aliases", SmallFamilyOptions()}};
 }
 
-// The path of a file at which RocksDB would wait for good, such as a FIFO; empty: there is none.
+// Returns the path of a file at which RocksDB would wait for good, such as a FIFO, or nothing.
 std::string NotAFile(const std::string& folder) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -154,13 +154,13 @@ bool IsDamage(const rocksdb::Status& status) {
   return status.IsCorruption() || status.IsInvalidArgument();
 }
 
-// RocksDB tells why a file could not be had in the text of its errors only, by errno at the end.
+// RocksDB says why it could not have a file only in the text of its errors, by errno at the end.
 bool EndsWithError(const rocksdb::Status& status, int error) {
   return status.ToString().ends_with(std::strerror(error));
 }
 
-// The writer of the database: this process (ENOLCK), another one that we can see, or one (0) that
-// keeps us from the lock file by its permissions.
+// Returns the writer of the database: this process (ENOLCK), another one that we can see, or 0 for
+// one that keeps us from the lock file by its permissions.
 std::optional<pid_t> Writer(const std::string& folder, const rocksdb::Status& status) {
   if (EndsWithError(status, ENOLCK)) return getpid();
   const int fd = open((folder + "/LOCK").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -169,7 +169,8 @@ std::optional<pid_t> Writer(const std::string& folder, const rocksdb::Status& st
   lock.l_type = F_RDLCK;
   lock.l_whence = SEEK_SET;
   const bool known = fcntl(fd, F_GETLK, &lock) == 0;
-  // This would drop a lock of our own on the file; there is none, RocksDB would have said ENOLCK.
+  // This would drop a lock of our own on the file. There is none, because RocksDB would have said
+  // ENOLCK.
   close(fd);
   if (!known) return 0;
   return lock.l_type == F_UNLCK ? std::nullopt : std::optional<pid_t>(lock.l_pid);
@@ -209,7 +210,7 @@ absl::Status MoveDatabaseAside(const std::string& folder, const std::string& rea
 namespace {
 
 // Moves the write-ahead logs of a closed database to "<folder>.damaged-log", in place of what lay
-// there. What the other files hold is whole without them: an entry is one batch.
+// there. The other files hold whole entries without them, because an entry is one batch.
 bool MoveLogsAside(const std::string& folder, const std::string& reason) {
   namespace fs = std::filesystem;
   const fs::path aside = folder + ".damaged-log";

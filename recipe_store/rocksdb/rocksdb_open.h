@@ -1,4 +1,4 @@
-// Opening the database of RocksDbRecipeStore: options, column families, status conversion.
+// Opens the database of RocksDbRecipeStore, with its options and column families.
 #pragma once
 
 #include <rocksdb/db.h>
@@ -11,7 +11,7 @@
 
 namespace hpu::store {
 
-// An open database with its column families. Closed by the destructor.
+// A Database is open with its column families. The destructor closes it.
 struct Database {
   std::unique_ptr<rocksdb::DB> db;
   rocksdb::ColumnFamilyHandle* manifests = nullptr;   // content key -> encoded SignedRecord
@@ -19,9 +19,10 @@ struct Database {
   rocksdb::ColumnFamilyHandle* accesses = nullptr;    // key -> u64 microseconds of the last use
   rocksdb::ColumnFamilyHandle* quarantine = nullptr;  // key -> reason, line feed, SignedRecord
   rocksdb::ColumnFamilyHandle* aliases = nullptr;     // AliasId -> encoded SignedRecord
-  std::vector<rocksdb::ColumnFamilyHandle*> handles;  // all of them, owned
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;  // owns all of them
   bool writable = false;
-  bool was_damaged = false;  // when it was opened; something of it was moved aside
+  // It was damaged when it was opened, and a part of it was moved aside.
+  bool was_damaged = false;
 
   Database() = default;
   Database(Database&& other) noexcept;
@@ -30,17 +31,19 @@ struct Database {
 };
 
 // Opens or creates the database in `folder`. If it cannot be written (read-only or full file
-// system) it is opened for reading only. Of a database that RocksDB finds damaged the
-// write-ahead logs are moved aside to "<folder>.damaged-log"; if that does not cure it, all of it
-// to
-// "<folder>.damaged", and a new one is begun; what is dropped from a damaged write-ahead log is
-// logged. UNAVAILABLE: unreadable, or another process has kept it for kWriterPatience (3 s).
+// system), it is opened for reading only. If RocksDB finds it damaged, its write-ahead logs are
+// moved aside to "<folder>.damaged-log"; if that does not cure it, the whole database is moved to
+// "<folder>.damaged" and a new one is begun. What is dropped from a damaged write-ahead log is
+// logged. UNAVAILABLE: the database is unreadable, or another process has kept it for
+// kWriterPatience (3 s).
 absl::StatusOr<Database> OpenDatabase(const std::string& folder);
 
 // Moves a closed database to "<folder>.damaged", in place of one that lay there, and logs why.
+// UNAVAILABLE: it cannot be moved.
 absl::Status MoveDatabaseAside(const std::string& folder, const std::string& reason);
 
-// NOT_FOUND, DATA_LOSS (corruption), UNAVAILABLE (everything else), annotated with `what`.
+// Returns NOT_FOUND, DATA_LOSS (corruption) or UNAVAILABLE (everything else), annotated with
+// `what`.
 absl::Status ToStatus(const rocksdb::Status& status, const std::string& what);
 
 }  // namespace hpu::store

@@ -5,11 +5,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "recipe_store/rocksdb/rocksdb_bytes.h"
+#include "recipe_store/stored_entry.h"
 
 namespace hpu::store {
 namespace {
 
-// Of the manifests of a list, so many are looked up in one go.
+// List looks up so many manifests at once.
 constexpr size_t kListed = 1000;
 
 class ScopedSnapshot {
@@ -24,12 +25,8 @@ class ScopedSnapshot {
   const rocksdb::Snapshot* const snapshot_;
 };
 
-absl::StatusOr<Manifest> DecodeStored(const rocksdb::Slice& value, SignedRecord* signed_manifest) {
-  ASSIGN_OR_RETURN(*signed_manifest, DecodeSignedRecord(ToSpan(value)));
-  return DecodeManifest(signed_manifest->record);
-}
-
-// Compressed, and with what was deleted but not yet cleared away; without the write-ahead log.
+// Returns the bytes of compressed data, including what is deleted and not yet cleared away, and
+// without the write-ahead log.
 uint64_t BytesOnDisk(const Database& database) {
   uint64_t bytes = 0;
   for (rocksdb::ColumnFamilyHandle* family : database.handles) {
@@ -71,7 +68,8 @@ bool RocksDbRecipeStore::RecordUse(const Digest& key) {
     std::lock_guard<std::mutex> lock(read_mutex_);
     if (!is_read_) {
       early_uses_[key] = now;
-      return true;  // perhaps
+      // Before the index is read, there may be such an entry.
+      return true;
     }
   }
   std::lock_guard<std::mutex> lock(mutex_);
@@ -83,34 +81,33 @@ bool RocksDbRecipeStore::RecordUse(const Digest& key) {
 
 void RocksDbRecipeStore::NoteUse(const Digest& key) { RecordUse(key); }
 
-absl::StatusOr<Entry> RocksDbRecipeStore::Get(const Digest& key) {
-  if (!RecordUse(key)) return NotFound("key ", ToHex(key), " is not in the store");
-  return Read(key);
+absl::StatusOr<Entry> RocksDbRecipeStore::Find(const Digest& key, Purpose purpose) {
+  const bool found = purpose == Purpose::kUse ? RecordUse(key) : MayHave(key);
+  if (!found) return NotFound("key ", ToHex(key), " is not in the store");
+  ASSIGN_OR_RETURN(Entry entry, Read(key));
+  if (purpose == Purpose::kVerify) RETURN_IF_ERROR(CheckDigests(entry));
+  return entry;
 }
 
-absl::StatusOr<Entry> RocksDbRecipeStore::Peek(const Digest& key) {
-  if (is_read_) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (!Has(key)) return NotFound("key ", ToHex(key), " is not in the store");
-  }
-  return Read(key);
+bool RocksDbRecipeStore::MayHave(const Digest& key) const {
+  if (!is_read_) return true;
+  std::lock_guard<std::mutex> lock(mutex_);
+  return Has(key);
 }
 
 absl::StatusOr<Entry> RocksDbRecipeStore::Read(const Digest& key) {
-  // One snapshot for manifest and blobs: an eviction in between must not look like damage.
+  // Manifest and blobs are read from one snapshot, so that an eviction in between does not look
+  // like damage.
   const ScopedSnapshot snapshot(database_.db.get());
   rocksdb::ReadOptions options;
   options.snapshot = snapshot.get();
   rocksdb::PinnableSlice value;
   RETURN_IF_ERROR(ToStatus(database_.db->Get(options, database_.manifests, ToSlice(key), &value),
                            "reading manifest " + ToHex(key)));
-  SignedRecord signed_manifest;
-  ASSIGN_OR_RETURN(const Manifest manifest, DecodeStored(value, &signed_manifest));
-  if (manifest.key() != key)
-    return DataLoss("the manifest under ", ToHex(key), " is of another key");
-  ASSIGN_OR_RETURN(std::vector<Blob> blobs, ReadBlobs(manifest, snapshot.get()));
+  ASSIGN_OR_RETURN(StoredManifest stored, DecodeStoredManifest(ToSpan(value), key));
+  ASSIGN_OR_RETURN(std::vector<Blob> blobs, ReadBlobs(stored.manifest, snapshot.get()));
   ++hits_;
-  return MakeEntry(std::move(signed_manifest), std::move(blobs));
+  return MakeEntry(std::move(stored.signed_record), std::move(blobs));
 }
 
 absl::Status RocksDbRecipeStore::Put(const Entry& entry) {
@@ -127,7 +124,7 @@ absl::Status RocksDbRecipeStore::Put(const Entry& entry) {
   };
   write.fill = [&](rocksdb::WriteBatch& batch) {
     for (size_t i = 0; i < refs.size(); ++i) {
-      // Also blobs that are there already: a damaged one is healed this way.
+      // Blobs that are there already are written as well, which heals a damaged one.
       batch.Put(database_.blobs, ToSlice(refs[i].digest), ToSlice(*entry.blobs[i]));
     }
     batch.Put(database_.manifests, ToSlice(key), ToSlice(record));
@@ -160,9 +157,8 @@ absl::StatusOr<std::vector<Manifest>> RocksDbRecipeStore::List(
                                                       ToSlice(position.key), &value);
       if (found.IsNotFound()) continue;
       RETURN_IF_ERROR(ToStatus(found, "listing manifests"));
-      SignedRecord signed_manifest;
-      absl::StatusOr<Manifest> manifest = DecodeStored(value, &signed_manifest);
-      if (manifest.ok()) manifests.push_back(*std::move(manifest));
+      absl::StatusOr<StoredManifest> stored = DecodeStoredManifest(ToSpan(value));
+      if (stored.ok()) manifests.push_back(std::move(stored->manifest));
     }
   }
   return manifests;
@@ -176,7 +172,7 @@ absl::Status RocksDbRecipeStore::Quarantine(const Digest& key, const std::string
     if (index_.IsPinned(key)) {
       HPU_LOG(kWarning, "a pinned program is set aside and its pin with it key=" << ToHex(key));
     }
-    // Even if the disk refuses the deletion, nobody is handed the entry again.
+    // No caller gets the entry again, even if the disk refuses the deletion.
     withdrawn_.insert(key);
   }
   Write write{.subjects = {key}};

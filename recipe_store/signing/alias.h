@@ -1,5 +1,6 @@
-// Alias: a tenant's front-end key of a program, and what the program is called there. Small, signed
-// and private to its tenant: a wrong alias misleads nobody but the tenant that wrote it.
+// An alias is a tenant's front-end key of a program, and the name of the program there. It is
+// small, signed and private to its tenant: a wrong alias misleads nobody but the tenant that wrote
+// it.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@
 
 namespace hpu::store {
 
-// What a front end knows a program by before it has captured a graph.
+// A front end knows a program by its FrontEndKey before it has captured a graph.
 struct FrontEndKey {
   Digest key{};
   std::vector<KeyFactor> factors;
@@ -37,12 +38,13 @@ inline constexpr uint32_t kAliasVersion = 1;
 inline constexpr size_t kMaxAliasBytes = 1 << 20;
 inline constexpr size_t kMaxLabelBytes = 256;
 
-// What a store files it under: one per tenant and front-end key.
+// Returns the id under which a store files an alias. Each tenant and front-end key has one.
 Digest AliasId(std::string_view tenant, const Digest& front_end_key);
 
-// INVALID_ARGUMENT if a field is above its limit.
+// Returns INVALID_ARGUMENT if a field is above its limit.
 absl::StatusOr<Bytes> EncodeAlias(const Alias& alias);
-// DATA_LOSS: damaged bytes or a field beyond its limit. NOT_FOUND: another version, a miss.
+// DATA_LOSS: the bytes are damaged, or a field is above its limit. NOT_FOUND: the alias has another
+// version and is a miss.
 absl::StatusOr<Alias> DecodeAlias(std::span<const uint8_t> bytes);
 
 // `alias` is the decoded form of `signed_record.record`.

@@ -23,7 +23,8 @@ constexpr char kGraphCompiler[] = "libSynapseCompiler.so";
 constexpr size_t kReadBytes = 1 << 20;
 constexpr size_t kMaxCacheBytes = 1 << 20;
 
-// Changes whenever the file is replaced or written: "size.mtime.ctime.inode.device".
+// Returns a text that changes whenever the file is replaced or written:
+// "size.mtime.ctime.inode.device".
 std::string Fingerprint(const struct stat& info) {
   std::ostringstream text;
   text << info.st_size << '.' << info.st_mtim.tv_sec << '.' << info.st_mtim.tv_nsec << '.'
@@ -38,12 +39,12 @@ struct CachedDigest {
 };
 using DigestCache = std::map<std::string, CachedDigest>;  // by path
 
-// Whoever can write to the cache decides what our build is called.
+// A user who can write to the cache decides what our build is called, so only this user may.
 bool IsOurs(const struct stat& info) {
   return info.st_uid == geteuid() && (info.st_mode & 022) == 0;
 }
 
-// Lines "fingerprint digest path"; anything else is skipped.
+// Reads lines "fingerprint digest path" and skips anything else.
 DigestCache ReadCache(const std::string& path) {
   DigestCache cache;
   const absl::StatusOr<RegularFile> file = RegularFile::Open(path, RegularFile::Links::kRefuse);
@@ -68,7 +69,7 @@ void WriteCache(const std::string& path, const DigestCache& cache) {
   }
   const std::string bytes = text.str();
   const std::string temporary = path + ".new." + std::to_string(getpid());
-  // The mode is not left to the umask, which is the user's.
+  // The mode does not depend on the umask, which is the user's.
   const int fd =
       open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return;

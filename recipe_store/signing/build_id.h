@@ -1,6 +1,6 @@
-// Build id: digest of the bytes that decide what a compilation gives (the server's program file and
-// the Synapse library it loads), not a version string. It enters every key and manifest, so that a
-// rebuilt compiler never answers with what an older one made.
+// A build id is a digest of the bytes that decide what a compilation gives (the server's program
+// file and the Synapse library that it loads), and no version string. It enters every key and
+// manifest, so that a rebuilt compiler never answers with what an older one made.
 #pragma once
 
 #include <string>
@@ -10,13 +10,15 @@
 
 namespace hpu::store {
 
-// The files of a compiler: the server's program, then the Synapse library (HPU_SYNAPSE_LIBRARY or
-// libSynapse.so next to the program) and its graph compiler, as far as they exist.
+// Returns the files of a compiler: the server's program, then the Synapse library
+// (HPU_SYNAPSE_LIBRARY or libSynapse.so next to the program) and its graph compiler, as far as they
+// exist.
 std::vector<std::string> CompilerFiles(const std::string& server_program);
 
-// Hex SHA-256 over names and contents. With a `cache_file`, digests of files whose size, times and
-// inode are unchanged are taken from it if only its owner, this user, can write it, and it is
-// brought up to date (best effort; mode 0600). NOT_FOUND: a file cannot be read.
+// Returns the hexadecimal SHA-256 of names and contents. With a `cache_file`, the digests of files
+// whose size, times and inode are unchanged come from it, unless someone other than this user can
+// write it. The cache file is brought up to date if that is possible (mode 0600). NOT_FOUND: a file
+// cannot be read.
 absl::StatusOr<std::string> BuildId(const std::vector<std::string>& files,
                                     const std::string& cache_file);
 

@@ -7,7 +7,7 @@
 namespace hpu::store {
 namespace {
 
-// Changing it, or the order below, disowns every stored program.
+// A change of this text, or of the order below, disowns every stored program.
 constexpr std::string_view kSalt = "hpu-content-key-v1";
 
 }  // namespace

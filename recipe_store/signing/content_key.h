@@ -1,5 +1,6 @@
-// Content key: what a program is made of, and all that it is filed under. Server and client compute
-// it with this file, each from what it has itself (docs/cache_key.md).
+// A content key is a digest of everything that a program is made of, and programs are filed under
+// it alone. Server and client compute it with this file, each from what it has itself
+// (docs/cache_key.md).
 #pragma once
 
 #include <string>
@@ -13,7 +14,7 @@ namespace hpu::store {
 
 using OptionList = std::vector<std::pair<std::string, std::string>>;  // name, value
 
-// One ordered ingredient of a key as text, so that a miss can be explained.
+// A KeyFactor is one ordered ingredient of a key as text, so that a miss can be explained.
 struct KeyFactor {
   std::string name;
   std::string value;
@@ -33,12 +34,12 @@ struct Content {
 
 Digest ContentKey(const Content& content);
 
-// The same fields as text, for people.
+// Returns the same fields as text, for people.
 std::vector<KeyFactor> ContentFactors(const Content& content);
 
-// All options that enter the key (rows of proto/options.yaml) by name, defaults where `given` has
-// none, so that front ends that say as much in other words meet in one program. INVALID_ARGUMENT:
-// no such option, no such value, or an option twice.
+// Returns all options that enter the key (rows of proto/options.yaml) by name, with defaults where
+// `given` has none, so that front ends that say the same in other words meet in one program.
+// INVALID_ARGUMENT: an option or a value does not exist, or an option is given twice.
 absl::StatusOr<OptionList> CanonicalOptions(const OptionList& given);
 
 }  // namespace hpu::store

@@ -16,7 +16,7 @@ absl::Status FileError(const char* what, const std::string& path) {
   return Error(absl::StatusCode::kUnavailable, what, " ", path, ": ", std::strerror(errno));
 }
 
-// A regular file of a size that fits.
+// Opens a regular file and checks that its size fits.
 absl::StatusOr<RegularFile> OpenKey(const std::string& path, size_t least, size_t most) {
   ASSIGN_OR_RETURN(RegularFile file, RegularFile::Open(path, RegularFile::Links::kRefuse));
   const auto size = static_cast<size_t>(file.info().st_size);
@@ -54,8 +54,9 @@ absl::Status ReadSecretKeyFile(const std::string& path, std::span<uint8_t> secre
 
 absl::Status WriteKeyFile(const std::string& path, std::span<const uint8_t> data, mode_t mode) {
   const std::string temporary = path + ".new." + std::to_string(getpid());
-  unlink(temporary.c_str());  // left over by a process of this id that was killed
-  // A file or a link that somebody else laid there must not receive the bytes.
+  // A killed process with this id may have left the file over.
+  unlink(temporary.c_str());
+  // The bytes must not go into a file or a link that somebody else laid there.
   const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   if (fd < 0) return FileError("creating", temporary);
   const bool written =

@@ -1,4 +1,5 @@
-// Files of keys: small, read whole, replaced by a rename, never through a link.
+// Files of keys are small. They are read whole, replaced by a rename, and never followed through a
+// link.
 #pragma once
 
 #include <sys/types.h>
@@ -11,13 +12,15 @@
 
 namespace hpu::store {
 
-// A file of `least` to `most` bytes. Errors of RegularFile; DATA_LOSS: another size.
+// Reads a file of `least` to `most` bytes. Returns errors of RegularFile. DATA_LOSS: the file has
+// another size.
 absl::StatusOr<Bytes> ReadKeyFile(const std::string& path, size_t least, size_t most);
 
-// Exactly secret.size() bytes into `secret`. Also PERMISSION_DENIED: others may read the file.
+// Reads exactly secret.size() bytes into `secret`, with the errors of ReadKeyFile.
+// PERMISSION_DENIED: others may read the file.
 absl::Status ReadSecretKeyFile(const std::string& path, std::span<uint8_t> secret);
 
-// UNAVAILABLE, with the reason.
+// UNAVAILABLE: the file cannot be written; the message has the reason.
 absl::Status WriteKeyFile(const std::string& path, std::span<const uint8_t> data, mode_t mode);
 
 }  // namespace hpu::store

@@ -10,8 +10,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where a link leads that stays in its folder, as those of a mounted ConfigMap or Secret do; any
-// other is left for ReadPublicKey to refuse.
+// Returns where a link leads that stays in its folder, as the links of a mounted ConfigMap or
+// Secret do. Any other link stays as it is, and ReadPublicKey refuses it.
 fs::path FollowedWithin(const fs::path& folder, const fs::path& file) {
   std::error_code error;
   const fs::path target = fs::canonical(file, error);
@@ -46,7 +46,7 @@ absl::Status Keyring::Verify(RecordKind kind, const SignedRecord& signed_record)
       return VerifySignature(kind, signed_record, key);
     }
   }
-  // Says what it is signed by and what would be believed.
+  // The message says which key has signed it and which keys are trusted.
   return VerifySignature(kind, signed_record, keys_.front());
 }
 

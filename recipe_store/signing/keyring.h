@@ -1,4 +1,5 @@
-// Whose signatures are believed: the keys of this server and of those that its operator trusts.
+// A keyring is the set of keys whose signatures are trusted: those of this server and those that
+// its operator trusts.
 #pragma once
 
 #include <memory>
@@ -11,14 +12,14 @@
 
 namespace hpu::store {
 
-// Public keys; immutable.
+// A Keyring is immutable and holds public keys.
 class Keyring {
  public:
   explicit Keyring(std::vector<PublicKey> keys) : keys_(std::move(keys)) {}
 
   const std::vector<PublicKey>& keys() const { return keys_; }
   bool Trusts(std::span<const uint8_t> public_key) const;
-  // PERMISSION_DENIED unless one of the keys signed it as a record of this kind.
+  // Returns PERMISSION_DENIED unless one of the keys signed it as a record of this kind.
   absl::Status Verify(RecordKind kind, const SignedRecord& signed_record) const;
 
   bool operator==(const Keyring&) const = default;
@@ -29,24 +30,25 @@ class Keyring {
 
 inline constexpr size_t kMaxTrustedKeys = 1024;
 
-// A keyring's file is its keys of 32 bytes one after the other, 1 to kMaxTrustedKeys. Reading:
-// NOT_FOUND, DATA_LOSS (another length), UNAVAILABLE. Writing as WritePublicKey.
+// A keyring's file is its keys of 32 bytes one after the other, 1 to kMaxTrustedKeys. Reading it
+// returns NOT_FOUND, DATA_LOSS (the file has another length) or UNAVAILABLE. Writing it returns the
+// errors of WritePublicKey.
 absl::StatusOr<Keyring> ReadKeyring(const std::string& path);
 absl::Status WriteKeyring(const std::string& path, const Keyring& keyring);
 
-// The keyring of a running server: its own key and those of a folder, where "NAME.pub" is a key
-// that is trusted and "NAME.revoked" one that is not whatever else says so. Links are followed
-// within the folder only. Thread-safe.
+// TrustedKeys is the keyring of a running server: its own key and those of a folder. There,
+// "NAME.pub" is a key that is trusted, and "NAME.revoked" one that is not trusted whatever else
+// says so. Links are followed within the folder only. Thread-safe.
 class TrustedKeys {
  public:
-  // `folder`: "" = own key only.
+  // With an empty `folder` the own key is the only one.
   TrustedKeys(const PublicKey& own, std::string folder);
 
   std::shared_ptr<const Keyring> keyring() const;
 
-  // Reads the folder anew; true if the keyring changed by it. A folder or file that cannot be read
-  // leaves the keyring as it was: UNAVAILABLE, DATA_LOSS with the file's name. FAILED_PRECONDITION:
-  // the own key is revoked.
+  // Reads the folder again, and returns true if the keyring changed by it. A folder or file that
+  // cannot be read leaves the keyring as it was: UNAVAILABLE, or DATA_LOSS with the file's name.
+  // FAILED_PRECONDITION: the own key is revoked.
   absl::StatusOr<bool> Reload();
 
  private:

@@ -1,6 +1,6 @@
-// Manifest: binds what a program was made of to the digests of the program and its recipes. The
-// content key is not written down, it follows from what is: no manifest can claim another one
-// (docs/formats.md).
+// A manifest binds the ingredients of a program to the digests of the program and its recipes. The
+// content key is not written down, because it follows from the ingredients: no manifest can claim
+// another one (docs/formats.md).
 #pragma once
 
 #include <compare>
@@ -30,12 +30,13 @@ struct Manifest {
   uint64_t compile_micros = 0;
   int64_t created_unix_seconds = 0;
 
-  // The content key.
+  // Returns the content key.
   Digest key() const { return ContentKey(content); }
   bool operator==(const Manifest&) const = default;
 };
 
-// Lists go by time, the newest first, and by key within a second: where one is.
+// Lists go by time, the newest first, and by key within a second. A ListPosition is a place in that
+// order.
 struct ListPosition {
   int64_t created_unix_seconds = 0;
   Digest key{};
@@ -51,11 +52,13 @@ inline constexpr size_t kMaxManifestBytes = kMaxRecordBytes;
 inline constexpr size_t kMaxRecipes = 1 << 16;
 inline constexpr uint64_t kMaxBlobBytes = uint64_t{4} << 30;
 
-// INVALID_ARGUMENT if a field is above its limit: such a manifest could not be read back.
+// Returns INVALID_ARGUMENT if a field is above its limit, because such a manifest could not be read
+// back.
 absl::StatusOr<Bytes> EncodeManifest(const Manifest& manifest);
 
-// DATA_LOSS: damaged bytes or a field beyond its limit. NOT_FOUND: another manifest version, which
-// is a miss and never an error, because builds of several versions may share a store.
+// DATA_LOSS: the bytes are damaged, or a field is above its limit. NOT_FOUND: the manifest has
+// another version, which is a miss and never an error, because builds of several versions may share
+// a store.
 absl::StatusOr<Manifest> DecodeManifest(std::span<const uint8_t> bytes);
 
 }  // namespace hpu::store

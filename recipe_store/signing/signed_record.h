@@ -1,5 +1,5 @@
-// A manifest or an alias exactly as it was signed; protobuf has no canonical form, so the bytes are
-// kept and never rebuilt (docs/formats.md).
+// A SignedRecord holds a manifest or an alias exactly as it was signed. Protobuf has no canonical
+// form, so the bytes are kept and never rebuilt (docs/formats.md).
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace hpu::store {
 
-// The signature covers the kind: an alias never passes for a manifest.
+// The signature covers the kind, so an alias never passes for a manifest.
 enum class RecordKind { kManifest, kAlias };
 
 struct SignedRecord {
@@ -24,20 +24,20 @@ struct SignedRecord {
 };
 
 inline constexpr size_t kMaxRecordBytes = 4 << 20;
-// In the form that stores keep.
+// This bounds a record in the form that stores keep.
 inline constexpr size_t kMaxStoredRecordBytes = kMaxRecordBytes + 1024;
 
-// The form in which a store keeps it: a serialised hpu.wire.SignedRecord.
+// Returns the form in which a store keeps the record: a serialised hpu.wire.SignedRecord.
 Bytes EncodeSignedRecord(const SignedRecord& signed_record);
-// DATA_LOSS: damaged bytes, or lengths that no signature has.
+// DATA_LOSS: the bytes are damaged, or have lengths that no signature has.
 absl::StatusOr<SignedRecord> DecodeSignedRecord(std::span<const uint8_t> bytes);
 
-// Between our types and the strings of protobuf messages.
+// These convert between our types and the strings of protobuf messages.
 inline Bytes ToBytes(const std::string& text) { return Bytes(text.begin(), text.end()); }
 inline std::string ToString(std::span<const uint8_t> bytes) {
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
-// DATA_LOSS unless `text` has 32 bytes; `field` names it ("manifest field graph_digest").
+// Returns DATA_LOSS unless `text` has 32 bytes. `field` names it ("manifest field graph_digest").
 absl::StatusOr<Digest> ReadDigest(const std::string& text, const std::string& field);
 
 }  // namespace hpu::store

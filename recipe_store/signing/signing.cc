@@ -15,7 +15,8 @@ static_assert(crypto_sign_SECRETKEYBYTES == 64);
 static_assert(crypto_sign_BYTES == 64);
 
 struct KindText {
-  std::string_view context;  // signed before the record, so that no other signature ever fits
+  // The context is signed before the record, so that no other signature ever fits.
+  std::string_view context;
   std::string_view name;
 };
 
@@ -32,7 +33,7 @@ Bytes SignedText(RecordKind kind, std::span<const uint8_t> record) {
   return text;
 }
 
-// sodium_init is idempotent and thread-safe; it seeds the random generator.
+// sodium_init is idempotent and thread-safe, and it seeds the random generator.
 void InitSodium() { HPU_CHECK(sodium_init() >= 0, "libsodium has no random source"); }
 
 }  // namespace
@@ -64,7 +65,7 @@ absl::StatusOr<SigningKey> SigningKey::LoadOrCreate(const std::string& folder) {
     return key;
   }
   RETURN_IF_ERROR(loaded);
-  // The file holds the seed and the public key that follows from it.
+  // The file holds the seed and then the public key that follows from it.
   std::array<uint8_t, crypto_sign_SEEDBYTES> seed{};
   std::array<uint8_t, crypto_sign_SECRETKEYBYTES> derived{};
   crypto_sign_ed25519_sk_to_seed(seed.data(), key.secret_key_.data());

@@ -35,7 +35,7 @@ absl::Status MakePrivateFolder(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(folder).parent_path(), error);
   struct stat info{};
-  // Whoever can write to the folder above may lay a link to where this user's files shall not go.
+  // A user who can write to the folder above may lay a link to where our files must not go.
   if (lstat(folder.c_str(), &info) == 0 && S_ISLNK(info.st_mode) && info.st_uid != geteuid()) {
     return Error(absl::StatusCode::kPermissionDenied, "store folder ", folder,
                  " is a link of user ", info.st_uid,
@@ -44,7 +44,7 @@ absl::Status MakePrivateFolder(const std::string& folder) {
   if ((mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) || stat(folder.c_str(), &info) != 0) {
     return Error(absl::StatusCode::kUnavailable, "creating ", folder, ": ", std::strerror(errno));
   }
-  // Whoever writes here replaces keys and programs.
+  // A user who can write here can replace keys and programs.
   if (info.st_uid == geteuid() && (info.st_mode & 022) == 0) return absl::OkStatus();
   return Error(absl::StatusCode::kPermissionDenied, "store folder ", folder, " (owner ",
                info.st_uid, ", mode ", ToOctal(info.st_mode & 07777), ") can be written by others;",
@@ -67,7 +67,7 @@ SigningKey LoadKey(const StoreConfig& config, bool* kept) {
   return SigningKey::Generate();
 }
 
-// Null: programs are kept in memory only.
+// Returns null if programs are kept in memory only.
 std::unique_ptr<RecipeStore> OpenDisk(const StoreConfig& config) {
   if (config.folder.empty()) return nullptr;
   absl::StatusOr<std::unique_ptr<RecipeStore>> disk = OpenPersistent(config);
@@ -85,7 +85,7 @@ absl::Status AddSharedTier(const StoreConfig& config, OpenedStore& opened) {
     ASSIGN_OR_RETURN(const std::shared_ptr<RedisClient> client, RedisClient::Make(*config.redis));
     engine = std::make_unique<RedisRecipeStore>(client);
     read_only = config.redis_read_only;
-    // Not even what is found damaged there is for us to remove.
+    // This server must not even remove what it finds damaged there.
     if (read_only) engine = std::make_unique<ReadOnlyRecipeStore>(std::move(engine));
     if (!read_only) opened.leases = std::make_unique<RedisLeaseKeeper>(client);
   }
@@ -121,7 +121,7 @@ absl::StatusOr<OpenedStore> OpenStore(const StoreConfig& config) {
   }
   std::unique_ptr<RecipeStore> disk = OpenDisk(config);
   const bool persistent = disk != nullptr;
-  // In front of the disk it is a cache, where nobody has a share.
+  // In front of the disk it is a cache, where no tenant has a share.
   std::unique_ptr<RecipeStore> store = std::make_unique<MemoryRecipeStore>(
       config.memory_bytes, persistent ? 0 : config.tenant_bytes);
   bool key_kept = false;
@@ -129,12 +129,12 @@ absl::StatusOr<OpenedStore> OpenStore(const StoreConfig& config) {
   auto trusted = std::make_unique<TrustedKeys>(key.public_key(), config.trusted_keys);
   RETURN_IF_ERROR(trusted->Reload().status());
   if (persistent) {
-    store = std::make_unique<ReadCachingRecipeStore>(
-        std::move(store), std::make_unique<VerifyingRecipeStore>(std::move(disk), trusted.get()));
+    store = MakeReadCaching(std::move(store),
+                            std::make_unique<VerifyingRecipeStore>(std::move(disk), trusted.get()));
   }
   OpenedStore opened{std::move(key), std::move(trusted), std::move(store), persistent, key_kept};
   RETURN_IF_ERROR(AddSharedTier(config, opened));
-  // What lies over every store.
+  // The metrics layer lies over every store.
   opened.store = std::make_unique<MetricsRecipeStore>(std::move(opened.store), "store");
   return opened;
 }

@@ -19,8 +19,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "buildgrid"
 TEST = ROOT / "build" / "release" / "tests" / "store"
-# One for each test that asks for one; each is a cache of its own. Checking them takes BuildGrid
-# more time than the tests do.
+# Each test that needs one has an instance, which is a cache of its own. BuildGrid takes longer to
+# check them than the tests take to run.
 INSTANCES = 16
 
 HEAD = """\

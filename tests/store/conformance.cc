@@ -4,12 +4,14 @@
 
 #include <cstdlib>
 
-#include "recipe_store/layers/error_recipe_store.h"
 #include "recipe_store/layers/memory_recipe_store.h"
 #include "recipe_store/layers/metrics_recipe_store.h"
 #include "recipe_store/layers/read_caching_recipe_store.h"
+#include "recipe_store/layers/read_only_recipe_store.h"
+#include "recipe_store/layers/shared_tier_recipe_store.h"
 #include "recipe_store/layers/verifying_recipe_store.h"
 #include "recipe_store/rocksdb/rocksdb_recipe_store.h"
+#include "tests/store/failing_recipe_store.h"
 #include "tests/store/fake_remote_cache.h"
 #include "tests/store/redis_server.h"
 
@@ -28,7 +30,8 @@ std::unique_ptr<RecipeStore> MakeVerifying(std::unique_ptr<RecipeStore> inner) {
   return std::make_unique<VerifyingRecipeStore>(std::move(inner), &TestKeys());
 }
 
-// One server for all tests, a prefix for each. Null where none is installed.
+// Returns a store at one server for all tests, with a prefix of its own, or null if no server is
+// installed.
 std::unique_ptr<RecipeStore> MakeRedis() {
   if (!WhyNoRedis().empty()) return nullptr;
   static RedisServer server;
@@ -40,7 +43,7 @@ std::unique_ptr<RecipeStore> MakeRedis() {
   return StoreAt(options);
 }
 
-// A server and its client.
+// AtFakeCache is a server and its client.
 struct AtFakeCache : FakeRemoteCache, RemoteCacheRecipeStore {
   AtFakeCache() : RemoteCacheRecipeStore(ClientOf(address())) {}
   ~AtFakeCache() override { EXPECT_THAT(Violations(), testing::IsEmpty()); }
@@ -54,7 +57,7 @@ struct AtFakeCache : FakeRemoteCache, RemoteCacheRecipeStore {
   }
 };
 
-// Null under ThreadSanitizer, which does not see the locks of gRPC's threads.
+// Returns null under ThreadSanitizer, which does not see the locks of gRPC's threads.
 std::unique_ptr<RecipeStore> MakeAtFakeCache() {
 #ifdef __SANITIZE_THREAD__
   return nullptr;
@@ -63,7 +66,8 @@ std::unique_ptr<RecipeStore> MakeAtFakeCache() {
 #endif
 }
 
-// The server that tests/store/buildgrid.py has started, an instance of it for each test.
+// Returns a store at the server that tests/store/buildgrid.py has started. Each test has an
+// instance of the server to itself.
 std::unique_ptr<RecipeStore> MakeAtRealCache() {
   const char* const address = std::getenv("HPU_TEST_REMOTE_CACHE");
   if (address == nullptr) return nullptr;
@@ -71,6 +75,60 @@ std::unique_ptr<RecipeStore> MakeAtRealCache() {
   return std::make_unique<RemoteCacheRecipeStore>(
       AtFakeCache::ClientOf(address, "store" + std::to_string(++count)));
 }
+
+// Reads through a ReadOnlyRecipeStore and writes to the engine below it, so that the promises about
+// reads are tested. layers_test.cc tests that the layer itself writes nothing.
+class WrittenBelowReadOnly : public ForwardingRecipeStore {
+ public:
+  explicit WrittenBelowReadOnly(std::unique_ptr<RecipeStore> engine)
+      : WrittenBelowReadOnly(engine.get(), std::move(engine)) {}
+
+  absl::Status Put(const Entry& entry) override { return engine_->Put(entry); }
+  absl::Status Quarantine(const Digest& key, const std::string& reason) override {
+    return engine_->Quarantine(key, reason);
+  }
+  absl::Status PutAlias(const AliasRecord& alias) override { return engine_->PutAlias(alias); }
+  absl::Status DropAlias(const Digest& id) override { return engine_->DropAlias(id); }
+
+ private:
+  WrittenBelowReadOnly(RecipeStore* engine, std::unique_ptr<RecipeStore>&& owned)
+      : ForwardingRecipeStore(std::make_unique<ReadOnlyRecipeStore>(std::move(owned))),
+        engine_(engine) {}
+
+  RecipeStore* const engine_;
+};
+
+// A shared tier with its queue. A write returns when the queue is empty, so that a test finds in
+// the shared store what it has put.
+class DrainedSharedTier : public ForwardingRecipeStore {
+ public:
+  explicit DrainedSharedTier(std::shared_ptr<RecipeStore> shared)
+      : DrainedSharedTier(std::move(shared),
+                          std::make_unique<WriteBehind>(100 * kMaxBytes, /*max_tasks=*/1000)) {}
+
+  absl::Status Put(const Entry& entry) override {
+    return Drained(ForwardingRecipeStore::Put(entry));
+  }
+  absl::Status PutAlias(const AliasRecord& alias) override {
+    return Drained(ForwardingRecipeStore::PutAlias(alias));
+  }
+  absl::Status DropAlias(const Digest& id) override {
+    return Drained(ForwardingRecipeStore::DropAlias(id));
+  }
+
+ private:
+  DrainedSharedTier(std::shared_ptr<RecipeStore> shared, std::unique_ptr<WriteBehind> behind)
+      : ForwardingRecipeStore(std::make_unique<SharedTierRecipeStore>(
+            MakeMemory(), std::move(shared), behind.get(), /*read_only=*/false,
+            std::make_shared<Hedge>("shared", std::chrono::milliseconds(0)))),
+        behind_(std::move(behind)) {}
+  absl::Status Drained(absl::Status status) {
+    EXPECT_TRUE(behind_->Drain(std::chrono::minutes(1)));
+    return status;
+  }
+
+  const std::unique_ptr<WriteBehind> behind_;
+};
 
 struct Unsupported {
   const char* layer;
@@ -84,11 +142,10 @@ constexpr Unsupported kUnsupported[] = {
     {"redis", "TheLeastRecentlyUsedGoFirst", "its engine evicts, by limits of its own"},
     {"remote_cache", "AliasesLiveAndDieWithTheirProgram", "its server evicts, by its own limits"},
     {"remote_cache", "TheLeastRecentlyUsedGoFirst", "its server evicts, by its own limits"},
-    {"remote_cache", "ListIsNewestFirstAndBounded", "such a cache cannot list"},
     {"buildgrid", "AliasesLiveAndDieWithTheirProgram", "its server evicts, by its own limits"},
     {"buildgrid", "TheLeastRecentlyUsedGoFirst", "its server evicts, by its own limits"},
-    {"buildgrid", "ListIsNewestFirstAndBounded", "such a cache cannot list"},
-    {"read_caching_over_broken_cache", "FlushSucceeds", "the broken cache cannot be flushed"},
+    {"shared_tier", "GarbageIsWhatWasNotUsedAndWhatIsTooMuch",
+     "the shared store keeps what this server removes"},
 };
 
 }  // namespace
@@ -97,7 +154,7 @@ const std::vector<Layer>& Layers() {
   static const auto* const layers = new std::vector<Layer>{
       {"memory", [](const TemporaryFolder&) { return MakeMemory(); }},
       {"rocksdb", MakeRocksDb},
-      {"redis", [](const TemporaryFolder&) { return MakeRedis(); }, true, WhyNoRedis()},
+      {"redis", [](const TemporaryFolder&) { return MakeRedis(); }, false, WhyNoRedis()},
       {"remote_cache", [](const TemporaryFolder&) { return MakeAtFakeCache(); }, false,
        "gRPC under ThreadSanitizer"},
       {"buildgrid", [](const TemporaryFolder&) { return MakeAtRealCache(); }, false,
@@ -109,20 +166,26 @@ const std::vector<Layer>& Layers() {
        }},
       {"read_caching",
        [](const TemporaryFolder& folder) {
-         return std::make_unique<ReadCachingRecipeStore>(MakeMemory(), MakeRocksDb(folder));
+         return MakeReadCaching(MakeMemory(), MakeRocksDb(folder));
        }},
       {"read_caching_over_broken_cache",
        [](const TemporaryFolder& folder) {
-         return std::make_unique<ReadCachingRecipeStore>(
-             std::make_unique<ErrorRecipeStore>(absl::InternalError("broken")),
-             MakeRocksDb(folder));
+         return MakeReadCaching(std::make_unique<FailingRecipeStore>(absl::InternalError("broken")),
+                                MakeRocksDb(folder));
+       }},
+      {"read_only",
+       [](const TemporaryFolder&) { return std::make_unique<WrittenBelowReadOnly>(MakeMemory()); }},
+      {"shared_tier",
+       [](const TemporaryFolder&) { return std::make_unique<DrainedSharedTier>(MakeMemory()); }},
+      {"shared_tier_over_broken_engine",
+       [](const TemporaryFolder&) {
+         return std::make_unique<DrainedSharedTier>(
+             std::make_shared<FailingRecipeStore>(absl::UnavailableError("broken")));
        }},
       {"full_stack",
        [](const TemporaryFolder& folder) {
          return std::make_unique<MetricsRecipeStore>(
-             std::make_unique<ReadCachingRecipeStore>(MakeMemory(),
-                                                      MakeVerifying(MakeRocksDb(folder))),
-             "store");
+             MakeReadCaching(MakeMemory(), MakeVerifying(MakeRocksDb(folder))), "store");
        }},
   };
   return *layers;

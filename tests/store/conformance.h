@@ -1,4 +1,4 @@
-// The fixture of what every store promises: a test for every layer and stack.
+// StoreConformance tests what every store promises, for every layer and stack.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,17 +13,21 @@
 
 namespace hpu::store {
 
-inline constexpr uint64_t kConformanceBytes = 100'000;  // that a store may hold
+inline constexpr uint64_t kConformanceBytes = 100'000;  // the limit of each store
 
 struct Layer {
   std::string name;
   std::function<std::unique_ptr<RecipeStore>(const TemporaryFolder&)> make;
-  bool lists = true;          // else List and AliasesOf answer nothing
-  std::string why_none = "";  // what to do where `make` gives null
+  bool maintains = true;      // implements StoreMaintenance
+  std::string why_none = "";  // says what is missing if `make` returns null
 };
 
 // A layer that cannot hold a promise is listed in kUnsupported (conformance.cc) with the reason.
 const std::vector<Layer>& Layers();
+
+// Engines that servers share look after their entries themselves.
+#define MAINTENANCE_OR_SKIP() \
+  if (!GetParam().maintains) GTEST_SKIP() << "its engine does the maintenance"
 
 class StoreConformance : public testing::TestWithParam<Layer> {
  protected:

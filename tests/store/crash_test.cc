@@ -1,5 +1,6 @@
-// kill -9 at random moments: after a restart every entry is whole or absent, every entry whose Put
-// had returned is there, and so is its alias; no alias is there without its entry.
+// These tests kill a writer at random moments. After a restart every entry is whole or absent,
+// every entry whose Put had returned is there, and so is its alias. No alias is there without its
+// entry.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -24,7 +25,8 @@ std::unique_ptr<RecipeStore> OpenAt(const std::string& folder) {
                                                 &TestKeys());
 }
 
-// Two recipes per entry, one of them shared by every fifth; `generation` changes the contents.
+// Makes an entry with two recipes. Every fifth entry shares one of them, and `generation` changes
+// the contents.
 Entry MakeGeneration(uint64_t number, uint32_t generation) {
   return EntryOf(number % kKeys,
                  {BytesOf(generation, 64), BytesOf(number % 5, 2000),
@@ -32,7 +34,7 @@ Entry MakeGeneration(uint64_t number, uint32_t generation) {
                  generation);
 }
 
-// Writes until it is killed; tells each finished Put through the pipe.
+// Writes until it is killed, and tells each finished Put through the pipe.
 [[noreturn]] void WriteForEver(const std::string& folder, uint32_t generation, int pipe_end) {
   const std::unique_ptr<RecipeStore> store = OpenAt(folder);
   for (uint64_t number = 0;; ++number) {
@@ -46,7 +48,8 @@ Entry MakeGeneration(uint64_t number, uint32_t generation) {
 TEST(RocksDbRecipeStore, KilledAtAnyMomentShowsNoHalfEntry) {
   const TemporaryFolder folder;
   const std::string path = folder.path("db");
-  TestKey();  // before the forks: all processes sign with one key
+  // All processes sign with one key, so it is made before the forks.
+  TestKey();
   std::mt19937 random(3);
   uint64_t whole = 0;
   uint64_t aliases = 0;
@@ -57,7 +60,7 @@ TEST(RocksDbRecipeStore, KilledAtAnyMomentShowsNoHalfEntry) {
     ASSERT_GE(child, 0);
     if (child == 0) WriteForEver(path, generation, ends[1]);
     close(ends[1]);
-    // Waits for a few finished writes, then a random moment of the next one.
+    // The test waits for a few finished writes, then for a random moment of the next one.
     uint32_t last = 0;
     for (uint32_t wanted = random() % 6; wanted > 0; --wanted) {
       ASSERT_EQ(read(ends[0], &last, sizeof(last)), static_cast<ssize_t>(sizeof(last)));

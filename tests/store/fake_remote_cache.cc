@@ -87,7 +87,7 @@ class FakeRemoteCache::ActionCache : public reapi::ActionCache::Service {
                                  ", which is not here");
       }
     }
-    // A result is of an action that is known.
+    // A result belongs to an action that is known.
     const auto action = state.blobs.find(request->action_digest().hash());
     reapi::Action parsed;
     if (!result.output_files().empty() &&

@@ -1,4 +1,5 @@
-// A Remote Execution API cache for tests: strict about the protocol, and as faulty as a test says.
+// FakeRemoteCache is a Remote Execution API cache for tests. It is strict about the protocol and
+// has the faults that a test gives it.
 #pragma once
 
 #include <grpcpp/server.h>
@@ -21,10 +22,10 @@ class FakeRemoteCache {
  public:
   struct Options {
     std::string instance;
-    int64_t max_batch_bytes = 100'000;  // 0: no bound
+    int64_t max_batch_bytes = 100'000;  // 0 means no bound
     bool takes_results = true;
     bool offers_sha256 = true;
-    std::string authorization;  // what each request must bring
+    std::string authorization;  // each request must bring it
     std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
   };
   FakeRemoteCache() : FakeRemoteCache(Options()) {}
@@ -35,14 +36,14 @@ class FakeRemoteCache {
   std::string target() const { return "127.0.0.1:" + std::to_string(port_); }
   std::string address() const { return "grpc://" + target(); }
   void Stop();
-  void Start();  // on the same port, with what it had
+  void Start();  // starts on the same port, with what it had
 
-  // Under the lock of the state; calls wait meanwhile.
+  // Use calls a function with the lock of the state; calls of clients wait meanwhile.
   struct State {
     std::map<std::string, std::string> blobs;  // by hexadecimal digest
     std::map<std::string, reapi::ActionResult> results;
     std::map<std::string, int> calls;     // by name
-    std::vector<std::string> violations;  // of the protocol, by clients
+    std::vector<std::string> violations;  // violations of the protocol by clients
     bool takes_results = true;
     bool offers_sha256 = true;
   };
@@ -50,12 +51,13 @@ class FakeRemoteCache {
   int Calls(const std::string& name);
   std::vector<std::string> Violations();
 
-  // Faults; called without a lock. Set them before the calls that they are for.
+  // The functions below are faults. They are called without a lock, so a test sets them before the
+  // calls that they are for.
   std::function<grpc::Status(const std::string& call)> before;
   std::function<void(reapi::ActionResult& result)> on_result;
   std::function<void(reapi::BatchReadBlobsResponse& reply)> on_batch_read;
   std::function<void(reapi::BatchUpdateBlobsResponse& reply)> on_batch_update;
-  // True: it has answered.
+  // Returns true if it has answered.
   std::function<bool(const std::string& blob,
                      grpc::ServerWriter<google::bytestream::ReadResponse>& writer)>
       on_stream_read;
@@ -71,7 +73,8 @@ class FakeRemoteCache {
   bool TooLarge(int64_t batch_bytes) const {
     return options_.max_batch_bytes > 0 && batch_bytes > options_.max_batch_bytes;
   }
-  grpc::Status Violation(const std::string& what);  // state's lock held
+  // Requires the lock of the state.
+  grpc::Status Violation(const std::string& what);
 
   const Options options_;
   int port_ = 0;
@@ -81,7 +84,8 @@ class FakeRemoteCache {
   std::unique_ptr<grpc::Server> server_;
 };
 
-// Small times, so that tests are short: a call lasts at most 300 ms and a pause 200 ms.
+// Returns options with small times, so that tests are short: a call lasts at most 300 ms and a
+// pause 200 ms.
 RemoteCacheOptions TestOptionsOf(const std::string& address);
 std::unique_ptr<RemoteCacheRecipeStore> RemoteStoreAt(const RemoteCacheOptions& options);
 std::unique_ptr<RemoteCacheRecipeStore> RemoteStoreAt(const std::string& address);

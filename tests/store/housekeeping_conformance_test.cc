@@ -1,4 +1,4 @@
-// What every store promises that looks after its entries.
+// These tests check what a store that looks after its entries promises. They run for every layer.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,12 +10,8 @@
 namespace hpu::store {
 namespace {
 
-// Engines that servers share look after their entries themselves.
-#define HOUSEKEEPING_OR_SKIP() \
-  if (absl::IsUnimplemented(store_->Pinned().status())) GTEST_SKIP() << "does none"
-
 TEST_P(StoreConformance, PinnedEntriesAreNotEvicted) {
-  HOUSEKEEPING_OR_SKIP();
+  MAINTENANCE_OR_SKIP();
   EXPECT_TRUE(absl::IsNotFound(store_->Pin(KeyOf(1), true)));
   ASSERT_TRUE(store_->Put(EntryOf(0, 1, 10'000)).ok());
   ASSERT_TRUE(store_->Pin(KeyOf(0), true).ok());
@@ -24,7 +20,7 @@ TEST_P(StoreConformance, PinnedEntriesAreNotEvicted) {
   }
   EXPECT_TRUE(SameEntry(store_->Get(KeyOf(0)).value(), EntryOf(0, 1, 10'000)));
   EXPECT_THAT(store_->Pinned().value(), testing::ElementsAre(KeyOf(0)));
-  // What comes anew under its key stays pinned.
+  // An entry that is put again stays pinned.
   ASSERT_TRUE(store_->Put(EntryOf(0, 1, 10'000)).ok());
   EXPECT_THAT(store_->Pinned().value(), testing::ElementsAre(KeyOf(0)));
   ASSERT_TRUE(store_->Pin(KeyOf(0), false).ok());
@@ -32,7 +28,7 @@ TEST_P(StoreConformance, PinnedEntriesAreNotEvicted) {
 }
 
 TEST_P(StoreConformance, AStoreFullOfPinnedEntriesTakesNoMore) {
-  HOUSEKEEPING_OR_SKIP();
+  MAINTENANCE_OR_SKIP();
   for (uint64_t number = 0; number < 9; ++number) {
     ASSERT_TRUE(store_->Put(EntryOf(number, 1, 10'000)).ok());
     ASSERT_TRUE(store_->Pin(KeyOf(number), true).ok());
@@ -42,17 +38,17 @@ TEST_P(StoreConformance, AStoreFullOfPinnedEntriesTakesNoMore) {
 }
 
 TEST_P(StoreConformance, GarbageIsWhatWasNotUsedAndWhatIsTooMuch) {
-  HOUSEKEEPING_OR_SKIP();
+  MAINTENANCE_OR_SKIP();
   for (uint64_t number = 0; number < 6; ++number) {
     ASSERT_TRUE(store_->Put(EntryOf(number, 1, 10'000)).ok());
   }
   ASSERT_TRUE(store_->Pin(KeyOf(1), true).ok());
   ASSERT_TRUE(store_->PutAlias(AliasOf(2, 2)).ok());
   const uint64_t now = MicrosOfEpoch() + 1;
-  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  while (MicrosOfEpoch() <= now) std::this_thread::yield();
   ASSERT_TRUE(store_->Get(KeyOf(0)).ok());
   EXPECT_TRUE(store_->CollectGarbage(kConformanceBytes, 0).value().empty());
-  // 1 is pinned, 0 was used since; of the others two fit beside them.
+  // Entry 1 is pinned and 0 was used since, so two of the others fit beside them.
   EXPECT_THAT(store_->CollectGarbage(45'000, 0).value(),
               testing::UnorderedElementsAre(KeyOf(2), KeyOf(3)));
   EXPECT_TRUE(absl::IsNotFound(store_->Get(KeyOf(2)).status()));
@@ -63,8 +59,29 @@ TEST_P(StoreConformance, GarbageIsWhatWasNotUsedAndWhatIsTooMuch) {
   EXPECT_TRUE(store_->Get(KeyOf(1)).ok());
 }
 
+TEST_P(StoreConformance, EnginesThatDoNoMaintenanceSaySo) {
+  if (GetParam().maintains) GTEST_SKIP() << "does maintenance";
+  EXPECT_TRUE(absl::IsUnimplemented(store_->AliasesOf(KeyOf(1)).status()));
+  EXPECT_TRUE(absl::IsUnimplemented(store_->List(0, {}).status()));
+  EXPECT_TRUE(absl::IsUnimplemented(store_->Positions(0, {}).status()));
+  EXPECT_TRUE(absl::IsUnimplemented(store_->Pin(KeyOf(1), true)));
+  EXPECT_TRUE(absl::IsUnimplemented(store_->Pinned().status()));
+  EXPECT_TRUE(absl::IsUnimplemented(store_->CollectGarbage(0, 0).status()));
+  EXPECT_TRUE(store_->MakeRoom("a", EntryOf(1)).ok()) << "the engine makes room by itself";
+}
+
+TEST_P(StoreConformance, PositionsAreThoseOfTheList) {
+  MAINTENANCE_OR_SKIP();
+  for (const uint64_t number : {2, 5, 3}) ASSERT_TRUE(store_->Put(EntryOf(number)).ok());
+  std::vector<ListPosition> listed;
+  const std::vector<Manifest> manifests = store_->List(0, {}).value();
+  for (const Manifest& manifest : manifests) listed.push_back(PositionOf(manifest));
+  EXPECT_EQ(store_->Positions(0, {}).value(), listed);
+  EXPECT_THAT(store_->Positions(1, listed[0]).value(), testing::ElementsAre(listed[1]));
+}
+
 TEST_P(StoreConformance, VerifyReadsWhatIsThere) {
-  HOUSEKEEPING_OR_SKIP();
+  MAINTENANCE_OR_SKIP();
   ASSERT_TRUE(store_->Put(EntryOf(1)).ok());
   EXPECT_TRUE(store_->Verify(KeyOf(1)).ok());
   EXPECT_TRUE(absl::IsNotFound(store_->Verify(KeyOf(2))));

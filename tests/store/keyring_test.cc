@@ -12,8 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder of trusted keys as Kubernetes mounts it: NAME is a link to ..data/NAME, ..data one to
-// the folder of this version.
+// Makes a folder of trusted keys as Kubernetes mounts it: NAME is a link to ..data/NAME, and ..data
+// is a link to the folder of this version.
 class MountedKeys : public testing::Test {
  protected:
   void SetUp() override { fs::create_directory(folder_); }
@@ -55,7 +55,7 @@ TEST_F(MountedKeys, ALinkOutOfTheFolderIsRefused) {
   Link("../outside/other.pub", "other.pub");
   EXPECT_THAT(ToText(trusted_.Reload().status()), testing::HasSubstr("other.pub"));
   EXPECT_FALSE(trusted_.keyring()->Trusts(outside));
-  // Nor into a folder whose name begins alike.
+  // A link into a folder whose name begins alike is not followed either.
   MakeKey("../keys-of-others");
   Link("../keys-of-others/other.pub", "other.pub");
   EXPECT_FALSE(trusted_.Reload().ok());

@@ -37,7 +37,8 @@ TEST(Manifest, RoundTrips) {
 }
 
 TEST(ContentKey, OfKnownFieldsIsPinned) {
-  // Changing it disowns every stored program: do it with the salt (docs/cache_key.md).
+  // A change of it disowns every stored program, so it is changed with the salt
+  // (docs/cache_key.md).
   EXPECT_EQ(ToHex(ContentKey(ContentOf(1))),
             "18729f816b6bbcaf7a26fb3693cce8900a1c550cb242d9bcf5b908631e427404");
 }
@@ -56,7 +57,7 @@ TEST(ContentKey, EveryFieldCounts) {
   changed([](Content& c) { c.device_kind = "gaudi3"; });
   changed([](Content& c) { c.isa_level = ""; });
   changed([](Content& c) { c.compiler_build_id = "another"; });
-  // The same letters in another field.
+  // The same letters stand in another field.
   changed([](Content& c) {
     c.device_kind = "gaudi2x86-64-v3";
     c.isa_level = "";
@@ -81,7 +82,7 @@ TEST(Alias, RoundTripsIsPinnedAndBounded) {
   const Alias alias = AliasOf(1, 2).alias;
   const Bytes bytes = EncodeAlias(alias).value();
   EXPECT_EQ(DecodeAlias(bytes).value(), alias);
-  // May change only together with kAliasVersion.
+  // This may change only together with kAliasVersion.
   EXPECT_EQ(ToHex(Sha256(bytes)),
             "3b9f44281c7b6890ad3c31a3c8de9a398ab6ac7e06e40a4db523337de4c8d3eb");
   wire::Alias message;
@@ -122,7 +123,7 @@ TEST(Alias, SurvivesMutations) {
 }
 
 TEST(Manifest, BytesOfVersionTwoArePinned) {
-  // Stores written by released builds must stay readable: this digest may change only together
+  // Stores written by released builds must stay readable, so this digest may change only together
   // with kManifestVersion.
   EXPECT_EQ(ToHex(Sha256(EncodeManifest(Sample()).value())),
             "6db4416fb3ca5555bcbaf4f35c2afc0a78a7de68fddbaf402a94f1c8b8287f02");
@@ -230,7 +231,7 @@ TEST(Signing, KeyFilesAreKeptPrivateAndReused) {
   EXPECT_EQ(SigningKey::LoadOrCreate(folder.path()).value().public_key(), first);
   EXPECT_EQ(ReadPublicKey(folder.path(kPublicKeyFile)).value(), first);
 
-  // One bit of the seed: the halves are not of one key any more.
+  // One bit of the seed is changed, so the halves are not of one key any more.
   {
     std::fstream file(folder.path(kSecretKeyFile), std::ios::in | std::ios::out | std::ios::binary);
     char byte = 0;

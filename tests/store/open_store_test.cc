@@ -1,4 +1,5 @@
-// The whole store as a server opens it: its folder, its key, what it does where it may not write.
+// These tests open the whole store as a server does: its folder, its key, and a folder that it may
+// not write.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -46,7 +47,7 @@ TEST(OpenStore, ALinkOfAnotherUserIsNotFollowed) {
   EXPECT_TRUE(OpenStore({.folder = folder.path("store")}).value().persistent) << "a link of ours";
 }
 
-// A folder that is this user's, but may not be written any more.
+// Makes a folder that is this user's, but may not be written any more.
 TEST(OpenStore, AnUnwritableFolderIsReadAndLeftAlone) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to be another user afterwards";
   const TemporaryFolder folder;

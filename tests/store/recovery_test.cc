@@ -1,4 +1,4 @@
-// What a store finds after a writer that ended without closing it, and what it says of that.
+// A writer ends without closing its store. These tests check what the next one finds and logs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -25,7 +25,7 @@ std::string ReadAll(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// What is logged while the object lives.
+// A LogCapture holds what is logged while the object lives.
 class LogCapture {
  public:
   explicit LogCapture(const TemporaryFolder& folder) : path_(folder.path("log")) {
@@ -38,9 +38,10 @@ class LogCapture {
   const std::string path_;
 };
 
-// A database whose writer was lost after kEntries writes; its write-ahead log.
+// Makes a database whose writer was lost after kEntries writes, and returns its write-ahead log.
 std::string LoseWriter(const std::string& folder) {
-  TestKey();  // before the fork: both processes sign with one key
+  // Both processes sign with one key, so it is made before the fork.
+  TestKey();
   const pid_t child = fork();
   if (child == 0) {
     auto store = RocksDbRecipeStore::Open(folder, kMaxBytes);
@@ -88,14 +89,15 @@ TEST(Recovery, WhatADamagedWriteAheadLogLosesIsLogged) {
 TEST(Recovery, WhatATruncatedWriteAheadLogLosesIsLogged) {
   const TemporaryFolder folder;
   const std::string wal = LoseWriter(folder.path("db"));
-  std::filesystem::resize_file(wal, std::filesystem::file_size(wal) / 2 - 1000);  // within a record
+  // The cut is within a record.
+  std::filesystem::resize_file(wal, std::filesystem::file_size(wal) / 2 - 1000);
   const LogCapture log(folder);
   EXPECT_LT(EntriesIn(folder.path("db")), kEntries);
   EXPECT_THAT(log.text(),
               testing::ContainsRegex("dropped=[0-9]+[.]log: [0-9]+ bytes \\(truncated record"));
 }
 
-// CRC-32C, as RocksDB's log masks it.
+// Returns CRC-32C as RocksDB's log masks it.
 uint32_t MaskedCrc(const std::string& text) {
   uint32_t crc = 0xFFFFFFFF;
   for (const char c : text) {
@@ -115,14 +117,15 @@ TEST(Recovery, ALogThatCannotBeReadCostsWhatItHoldsAndNoMore) {
   }
   {
     auto store = RocksDbRecipeStore::Open(db, kMaxBytes).value();
-  }  // out of the log, into tables
-  // A record whose checksum is right and whose batch is nonsense: one Put of a key without end.
+  }  // the entries go out of the log, into tables
+  // The checksum of the record is right and its batch is nonsense: one Put of a key without end.
   std::string batch(12, '\0');
   batch[8] = 1;
   batch +=
       "\x01\x7f"
       "short";
-  std::string record = std::string(1, '\1') + batch;  // type: a full record
+  // The type says that it is a full record.
+  std::string record = std::string(1, '\1') + batch;
   const uint32_t crc = MaskedCrc(record);
   std::string header(6, '\0');
   std::memcpy(header.data(), &crc, sizeof(crc));

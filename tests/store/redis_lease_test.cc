@@ -1,4 +1,4 @@
-// Leases of servers that share a Redis engine.
+// The leases of servers that share a Redis engine.
 #include "recipe_store/redis/redis_lease.h"
 
 #include <gmock/gmock.h>

@@ -1,8 +1,7 @@
-// What needs no server: addresses, slots, replies, the breaker.
+// The parts of the Redis client that need no server: addresses, slots, replies.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "recipe_store/circuit_breaker.h"
 #include "recipe_store/redis/redis_options.h"
 #include "recipe_store/redis/redis_reply.h"
 #include "recipe_store/redis/redis_topology.h"
@@ -70,7 +69,7 @@ TEST(RedisOptions, AreCheckedAndHideThePassword) {
   refused([](RedisOptions& o) { o.entry_ttl = milliseconds(-1); }, "entry_ttl");
 }
 
-// Values of redis-cli CLUSTER KEYSLOT.
+// These are values of redis-cli CLUSTER KEYSLOT.
 TEST(RedisSlot, IsTheClusters) {
   EXPECT_EQ(RedisSlot("123456789"), 0x31c3);
   EXPECT_EQ(RedisSlot("foo"), 12182);
@@ -185,29 +184,6 @@ TEST(RedisTopology, ReadsRedirections) {
   for (const char* text : {"ERR x", "MOVED", "MOVED 1", "MOVED 1 a", "MOVED 1 a:b", "ASK 1 a:0"}) {
     EXPECT_FALSE(redirect(text).has_value()) << text;
   }
-}
-
-TEST(CircuitBreaker, PausesTwiceAsLongEachTimeAndLetsOneTry) {
-  const CircuitBreaker::Time start{};
-  const auto at = [&](int ms) { return start + milliseconds(ms); };
-  CircuitBreaker breaker({milliseconds(100), milliseconds(300), milliseconds(50)});
-  EXPECT_TRUE(breaker.Allow(at(0)));
-  EXPECT_TRUE(breaker.Failed(at(0), 0));
-  EXPECT_FALSE(breaker.Failed(at(1), 0)) << "a call that was under way: not another pause";
-  EXPECT_FALSE(breaker.Allow(at(99)));
-  EXPECT_TRUE(breaker.Allow(at(100)));
-  EXPECT_FALSE(breaker.Allow(at(101))) << "one tries already";
-  EXPECT_TRUE(breaker.Allow(at(150))) << "it never came back";
-  EXPECT_FALSE(breaker.Failed(at(150), 0));
-  EXPECT_FALSE(breaker.Allow(at(349)));
-  EXPECT_TRUE(breaker.Allow(at(350)));
-  EXPECT_FALSE(breaker.Failed(at(350), 74)) << "at most a quarter longer";
-  EXPECT_FALSE(breaker.Allow(at(723)));
-  EXPECT_TRUE(breaker.Allow(at(724)));
-  EXPECT_TRUE(breaker.Succeeded());
-  EXPECT_TRUE(breaker.Allow(at(725)));
-  EXPECT_TRUE(breaker.Failed(at(725), 0));
-  EXPECT_TRUE(breaker.Allow(at(825))) << "from the first pause again";
 }
 
 }  // namespace

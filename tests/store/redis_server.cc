@@ -23,7 +23,7 @@ using std::chrono::steady_clock;
 
 constexpr char kServer[] = "/usr/bin/redis-server";
 
-// A socket that listens on a free port of the loopback.
+// Makes a socket that listens on a free port of the loopback.
 int Listen(uint16_t* port, int backlog = 16) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -37,7 +37,8 @@ int Listen(uint16_t* port, int backlog = 16) {
   return fd;
 }
 
-// Free as well: `port` + 10,000, where a node of a cluster has its bus.
+// Returns a free port for which `port` + 10,000 is free as well, where a node of a cluster has its
+// bus.
 uint16_t FreePort() {
   while (true) {
     uint16_t port = 0;
@@ -46,7 +47,7 @@ uint16_t FreePort() {
   }
 }
 
-// With setpriv the kernel ends it if the test program dies.
+// With setpriv the kernel ends the server if the test program dies.
 pid_t Spawn(const std::vector<std::string>& command, const std::string& output) {
   std::vector<std::string> words = {"setpriv", "--pdeathsig", "KILL", "--"};
   words.insert(words.end(), command.begin(), command.end());

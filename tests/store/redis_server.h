@@ -1,4 +1,4 @@
-// Real Redis servers for tests, and one that answers what a test says.
+// RedisServer is a real Redis server for tests, and FakeServer answers what a test says.
 #pragma once
 
 #include <sys/types.h>
@@ -16,13 +16,14 @@
 
 namespace hpu::store {
 
-// Why tests with a real server cannot run here; empty if they can.
+// Says why tests with a real server cannot run here. The text is empty if they can.
 std::string WhyNoRedis();
 
-// A redis-server on a free port of the loopback, killed with the object and with the test program.
+// A RedisServer is a redis-server on a free port of the loopback. It is killed with the object and
+// with the test program.
 class RedisServer {
  public:
-  // `arguments` are added to its command line, `config` is its configuration file. A sentinel
+  // `arguments` are added to its command line, and `config` is its configuration file. A sentinel
   // writes to that file what it learns.
   explicit RedisServer(std::vector<std::string> arguments = {}, const std::string& config = "",
                        bool is_sentinel = false);
@@ -34,12 +35,13 @@ class RedisServer {
   RedisEndpoint endpoint() const { return {"127.0.0.1", port_}; }
 
   void Kill();
-  void Start();  // on the same port, with an empty memory
+  void Start();  // starts on the same port, with an empty memory
   void Signal(int number);
-  // One command outside of any store. Text of arrays: elements joined by blanks.
+  // These run one command outside of any store. The text of an array is its elements joined by
+  // blanks.
   RedisReply Command(std::vector<std::string> words, const std::string& password = "") const;
   std::string Text(std::vector<std::string> words) const;
-  // Keys that match, sorted.
+  // Returns the keys that match, sorted.
   std::vector<std::string> Keys(const std::string& pattern) const;
 
  private:
@@ -51,12 +53,13 @@ class RedisServer {
   pid_t pid_ = 0;
 };
 
-// Listens; each connection is answered by `answer`, called with what came. An empty function: takes
-// connections and never says a word.
+// A FakeServer listens, and `answer` is called with what came and answers each connection. With an
+// empty function it takes connections and never says a word.
 class FakeServer {
  public:
   using Answer = std::function<std::string(const std::string& request)>;
-  enum class Manner { kStays, kClosesAfterAnswer, kTrickles };  // a byte every 20 ms
+  // kTrickles sends a byte every 20 ms
+  enum class Manner { kStays, kClosesAfterAnswer, kTrickles };
   explicit FakeServer(Answer answer, Manner manner = Manner::kStays);
   ~FakeServer();
   FakeServer(const FakeServer&) = delete;
@@ -76,7 +79,8 @@ class FakeServer {
   std::thread thread_;
 };
 
-// A listening socket whose queue is full: the kernel drops who knocks, as a black hole does.
+// A FullListener is a listening socket whose queue is full: the kernel drops who knocks, as a black
+// hole does.
 class FullListener {
  public:
   FullListener();
@@ -89,14 +93,15 @@ class FullListener {
   std::vector<int> sockets_;
 };
 
-// Small times, so that tests are short: a call lasts at most 100 + 300 ms and a pause 200 ms.
+// Returns options with small times, so that tests are short: a call lasts at most 100 + 300 ms and
+// a pause 200 ms.
 RedisOptions TestOptions(const std::string& addresses);
 std::unique_ptr<RedisRecipeStore> StoreAt(const RedisOptions& options);
 std::unique_ptr<RedisRecipeStore> StoreAt(const std::string& addresses);
 uint64_t CounterOf(const RecipeStore& store, const std::string& name);
-// Runs `call` until it is true; false after `limit`.
+// Runs `call` until it returns true. Returns false after `limit`.
 bool Eventually(std::chrono::milliseconds limit, const std::function<bool()>& call);
-// Milliseconds that `call` takes.
+// Returns the milliseconds that `call` takes.
 int64_t Millis(const std::function<void()>& call);
 
 }  // namespace hpu::store

@@ -1,4 +1,4 @@
-// Damage of what a remote cache keeps: none of it is believed, and it does not stay.
+// Damage of what a remote cache keeps: the store trusts none of it, and it does not stay.
 #include <google/protobuf/stubs/logging.h>
 
 #include <random>
@@ -21,7 +21,7 @@ TEST_F(RemoteCacheTest, ADamagedBlobIsSentAgain) {
   EXPECT_TRUE(SameEntry(verifying.Get(KeyOf(1)).value(), entry));
 }
 
-// Where the server keeps what it has, whatever is sent.
+// The server keeps what it has, whatever is sent.
 TEST_F(RemoteCacheTest, ADamagedBlobThatStaysIsNotBelieved) {
   const Entry entry = EntryOf(1, 1, 200'000);
   ASSERT_TRUE(store_->Put(entry).ok());
@@ -34,7 +34,7 @@ TEST_F(RemoteCacheTest, ADamagedBlobThatStaysIsNotBelieved) {
   EXPECT_TRUE(absl::IsNotFound(verifying.Get(KeyOf(1)).status()));
 }
 
-// A bit of every 7th byte of everything that is stored, one at a time.
+// Flips a bit of every 7th byte of everything that is stored, one at a time.
 TEST_F(RemoteCacheTest, FlippedBitsAreNeverBelieved) {
   const Entry entry = EntryOf(1, {BytesOf(1, 50), BytesOf(2, 60)});
   ASSERT_TRUE(store_->Put(entry).ok());
@@ -83,7 +83,7 @@ TEST_F(RemoteCacheTest, MutatedResultsAreBoundedAndNeverCrash) {
   good.mutable_output_files(0)->set_contents(record.data(), record.size());
   const std::string text = good.SerializeAsString();
   ASSERT_EQ(*RecordIn(good)->contents, record);
-  // Of names that are no UTF-8, thousands of times.
+  // Protobuf would log thousands of names that are no UTF-8.
   google::protobuf::SetLogHandler(nullptr);
   std::mt19937 random(1);
   int parsed = 0;

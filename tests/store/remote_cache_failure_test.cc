@@ -15,9 +15,9 @@ namespace {
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 
-// TestOptionsOf's 300 ms, and what a busy machine adds.
+// This is the 300 ms of TestOptionsOf and what a busy machine adds.
 constexpr int64_t kBound = 1200;
-// An answer without a network.
+// An answer without a network takes less.
 constexpr int64_t kAtOnce = 150;
 
 class RemoteCacheFailure : public testing::Test {
@@ -104,7 +104,7 @@ TEST_F(RemoteCacheFailure, ASlowServerIsTriedByOneOfManyThreads) {
   slow = false;
 }
 
-// However large the entry is, reading it is not waited for longer than compiling it took (5 ms).
+// However large the entry is, a caller does not wait longer for it than compiling took (5 ms).
 TEST_F(RemoteCacheFailure, ASlowReadEndsWhenCompilingWouldHave) {
   RemoteCacheOptions options = TestOptionsOf(cache_.address());
   options.min_bytes_per_second = 10'000;  // 20 s for what is read here

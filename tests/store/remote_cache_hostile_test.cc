@@ -1,5 +1,5 @@
 // Servers of a remote cache that lie, and strangers at its address. Every call ends in time, none
-// ends the process, and nothing wrong is believed.
+// ends the process, and no wrong answer is trusted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,9 +15,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// TestOptionsOf's 300 ms, and what a busy machine adds.
+// This is the 300 ms of TestOptionsOf and what a busy machine adds.
 constexpr int64_t kBound = 1200;
-// What a store may say of a server that misbehaves.
+// Returns true for what a store may say of a server that misbehaves.
 bool IsBearable(const absl::Status& status) {
   return status.ok() || absl::IsUnavailable(status) || absl::IsDataLoss(status) ||
          absl::IsNotFound(status);
@@ -31,8 +31,8 @@ class RemoteCacheHostile : public testing::Test {
   std::unique_ptr<RemoteCacheRecipeStore> store_;
 };
 
-// Every code from every call: none is believed to be what it is not, and an answer that is an
-// answer does not make the server lost.
+// Every call returns every code. No code is taken for what it is not, and an answer does not make
+// the server lost.
 TEST_F(RemoteCacheHostile, NoStatusEndsTheProcessOrIsBelieved) {
   ASSERT_TRUE(store_->Put(EntryOf(1, 1, 200'000)).ok());
   ASSERT_TRUE(store_->PutAlias(AliasOf(1, 1)).ok());
@@ -248,12 +248,12 @@ TEST_F(RemoteCacheHostile, HugeSizesInARecordAreBounded) {
   EXPECT_TRUE(absl::IsNotFound(store_->Get(KeyOf(1)).status()));
 }
 
-// All calls against something that is no server of this protocol.
+// Makes all calls at something that is no server of this protocol.
 void ExpectBearable(const std::string& target) {
   const auto check = [&](const char* call, const std::function<absl::Status(RecipeStore&)>& run) {
     RemoteCacheOptions options = TestOptionsOf("grpc://" + target);
     options.timeout = milliseconds(150);
-    // Longer than a busy machine needs to call again.
+    // This is longer than a busy machine needs to call again.
     options.retry_after = options.max_retry_after = milliseconds(5000);
     const auto store = RemoteStoreAt(options);
     absl::Status status;

@@ -1,4 +1,5 @@
-// What is filed in a remote cache, how it gets there and back, and how it is taken out of service.
+// These tests show what is filed in a remote cache, how it gets there and back, and how it is taken
+// out of service.
 #include "recipe_store/remote_cache/remote_cache_recipe_store.h"
 
 #include <gmock/gmock.h>
@@ -20,8 +21,8 @@ std::string NameOf(RemoteKind kind, const Digest& name) {
 std::string ProgramName(uint64_t number) { return NameOf(RemoteKind::kProgram, KeyOf(number)); }
 std::string AliasName(uint64_t number) { return NameOf(RemoteKind::kAlias, AliasIdOf(number)); }
 
-// Computed with another implementation of the messages. If they change, everything that is stored
-// anywhere is disowned.
+// Another implementation of the messages has computed these. If they change, everything that is
+// stored anywhere is disowned.
 TEST_F(RemoteCacheTest, NamesAreFixed) {
   Digest name;
   for (size_t i = 0; i < name.size(); ++i) name[i] = static_cast<uint8_t>(i);
@@ -44,7 +45,7 @@ TEST_F(RemoteCacheTest, AResultNamesTheRecordAndEachBlobOnce) {
     EXPECT_THAT(paths, ElementsAre("record", "blob/0", "blob/1"));
     EXPECT_EQ(state.results.at(AliasName(1)).output_files_size(), 1);
     EXPECT_EQ(state.results.size(), 2u);
-    // Two blobs and a record; the alias's record; two actions with their commands.
+    // There are two blobs and a record, the alias's record, and two actions with their commands.
     EXPECT_EQ(state.blobs.size(), 8u);
     EXPECT_TRUE(state.blobs.contains(ToHex(Sha256(same))));
   });

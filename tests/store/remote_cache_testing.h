@@ -1,4 +1,5 @@
-// A store at a fake remote cache that is well, unless a test says otherwise.
+// These functions make a store at a fake remote cache, which has no faults unless a test says
+// otherwise.
 #pragma once
 
 #include <gmock/gmock.h>

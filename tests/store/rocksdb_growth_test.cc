@@ -1,5 +1,4 @@
-// What the persistent layer does so that many programs, and many who write at once, do not stall
-// it.
+// Many programs, and many writers at once, do not stall the persistent engine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -51,7 +50,7 @@ TEST(RocksDbGrowth, WritersThatComeTogetherAreAllKept) {
   {
     auto store = OpenAt(folder.path("db"));
     Fill(*store, 600);
-    // The same blob, key and alias at once.
+    // All threads write the same blob, key and alias at once.
     std::vector<std::thread> threads;
     for (uint64_t t = 0; t < 8; ++t) {
       threads.emplace_back([&, t] {
@@ -96,12 +95,12 @@ TEST(RocksDbGrowth, ProgramsAreFoundWhileTheIndexIsRead) {
   EXPECT_EQ(store->GetAlias(AliasIdOf(5)).value(), AliasOf(5, 5));
   EXPECT_TRUE(absl::IsNotFound(store->Get(KeyOf(5000)).status()));
   EXPECT_TRUE(absl::IsNotFound(store->GetAlias(AliasIdOf(5000)).status()));
-  // Who writes or lists waits until it is read.
+  // Writers and lists wait until the index is read.
   ASSERT_TRUE(store->Put(EntryOf(5000)).ok());
   EXPECT_EQ(Counter(*store, "rocksdb.entries"), 2001u);
   EXPECT_EQ(store->List(0, {}).value().size(), 2001u);
   EXPECT_THAT(store->Pinned().value(), testing::ElementsAre(KeyOf(3)));
-  // What was used meanwhile counts as used: all but these go.
+  // Entries that were used meanwhile count as used, so all but these go.
   uint64_t kept = 0;
   for (const uint64_t n : {3, 5, 5000}) kept += EntryOf(n).size_bytes() + (n < 5000 ? 1000 : 0);
   ASSERT_TRUE(store->CollectGarbage(kept, 0).ok());
@@ -136,7 +135,7 @@ TEST(RocksDbGrowth, AnIndexThatCannotBeReadInTheBackgroundBeginsANewStoreAtTheNe
     EXPECT_TRUE(absl::IsUnavailable(store->Put(EntryOf(5000)))) << "and does not wait for ever";
     EXPECT_TRUE(absl::IsUnavailable(store->List(0, {}).status()));
   }
-  // That would find the damage too late again, but for the mark.
+  // Without the mark, this would find the damage too late again.
   auto store = OpenAt(db, kNoPatience);
   EXPECT_EQ(Counter(*store, "rocksdb.damaged_at_start"), 1u);
   EXPECT_TRUE(std::filesystem::exists(db + ".damaged"));

@@ -1,4 +1,5 @@
-// What only the persistent layer can get wrong: restarts, damage on disk, disks that refuse writes.
+// The persistent engine alone can get these wrong: restarts, damage on disk, and disks that refuse
+// writes.
 #include "recipe_store/rocksdb/rocksdb_recipe_store.h"
 
 #include <gtest/gtest.h>
@@ -73,7 +74,7 @@ TEST(RocksDbRecipeStore, EntriesAndOrderOfUseSurviveRestarts) {
     ASSERT_TRUE(store->Get(KeyOf(0)).ok());
   }
   EXPECT_EQ(Counter(*OpenAt(folder.path("db")), "rocksdb.bytes"), bytes);
-  // Room for two: 0 was read last, 3 was written last.
+  // There is room for two entries: 0 was read last, and 3 was written last.
   auto store = OpenAt(folder.path("db"), 25'000);
   EXPECT_TRUE(SameEntry(store->Get(KeyOf(0)).value(), EntryOf(0, 1, 10'000)));
   EXPECT_TRUE(SameEntry(store->Get(KeyOf(3)).value(), EntryOf(3, 1, 10'000)));
@@ -158,7 +159,7 @@ TEST(RocksDbRecipeStore, DamagedEntriesAreQuarantinedAndHealedByAnewPut) {
   }
 }
 
-// Changes alias 1 of program 1; alias 2 belongs to program 2.
+// Changes alias 1 of program 1. Alias 2 belongs to program 2.
 TEST(VerifyingRecipeStore, BadAliasesAreMissesAndDropped) {
   const auto write = [](Database& db, const Digest& id, const AliasRecord& alias) {
     const Bytes record = EncodeSignedRecord(alias.signed_record);
@@ -219,7 +220,7 @@ TEST(RocksDbRecipeStore, AliasesSurviveRestartsAndGoWithTheirProgram) {
     for (const uint64_t n : {1, 2, 3})
       ASSERT_TRUE(store->PutAlias(AliasOf(n, n == 3 ? 1 : n)).ok());
   }
-  // An alias without a program, as only a fault could leave one.
+  // An alias has no program, as only a fault could leave it.
   Tamper(folder.path("db"), [](Database& db) {
     ASSERT_TRUE(db.db->Delete({}, db.manifests, ToSlice(KeyOf(2))).ok());
   });
@@ -262,7 +263,8 @@ TEST(RocksDbRecipeStore, ADamagedDatabaseIsMovedAside) {
 TEST(RocksDbRecipeStore, DamageThatShowsWhenManifestsAreReadDoesNotStay) {
   const TemporaryFolder folder;
   ASSERT_TRUE(OpenAt(folder.path("db"))->Put(EntryOf(1)).ok());
-  OpenAt(folder.path("db")).reset();  // what was in the log is in tables now
+  // What was in the log is in tables now.
+  OpenAt(folder.path("db")).reset();
   int tables = 0;
   for (const auto& file : std::filesystem::directory_iterator(folder.path("db"))) {
     if (file.path().extension() != ".sst") continue;

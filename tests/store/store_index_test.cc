@@ -10,7 +10,7 @@
 namespace hpu::store {
 namespace {
 
-// The obvious implementation: recomputes everything from a list.
+// This is the obvious implementation. It computes everything from a list each time.
 class Model {
  public:
   explicit Model(uint64_t max_bytes) : max_bytes_(max_bytes) {}
@@ -106,14 +106,14 @@ TEST(StoreIndex, AgreesWithTheModel) {
     std::mt19937 random(seed);
     StoreIndex index(kMaxBytes);
     Model model(kMaxBytes);
-    std::set<Digest> blobs;  // as a store would hold them
+    std::set<Digest> blobs;  // the blobs that a store would hold
     std::set<Digest> aliases;
     for (int step = 0; step < 1000; ++step) {
       const Digest key = DigestOf(random() % 30);
       const uint32_t action = random() % 14;
       if (action < 6) {
         Model::Item item{key, 10 + random() % 50, {}, {}};
-        // Few digests, so that entries share; the size follows from the digest.
+        // There are few digests, so that entries share them. The size follows from the digest.
         for (uint32_t n = random() % 5; n > 0; --n) {
           const uint32_t blob = random() % 12;
           item.refs.push_back({DigestOf(1000 + blob), blob == 11 ? 5000u : blob * 60u});
@@ -175,7 +175,7 @@ TEST(StoreIndex, AnEntryKeepsItsNewestAliases) {
 constexpr uint64_t kEntry = 100;
 constexpr uint64_t kName = 5;
 
-// Entry `number` of kEntry bytes, with an alias of each tenant.
+// Inserts entry `number` of kEntry bytes, with an alias of each tenant.
 void Add(StoreIndex& index, uint64_t number, const std::vector<std::string>& tenants) {
   index.Insert(DigestOf(number), kEntry, {}, 0, number);
   for (const std::string& tenant : tenants) {
@@ -227,7 +227,7 @@ TEST(StoreIndex, ATenantsNamesPushOutItsOwnOnly) {
             std::vector<Digest>{DigestOf(100)});
 }
 
-// Against a sum over all.
+// The index is compared with a sum over all.
 TEST(StoreIndex, SharesAreWhatTheNamesLeadTo) {
   std::mt19937_64 random(1);
   StoreIndex index(5'000);

@@ -13,34 +13,35 @@
 
 namespace hpu::store {
 
-// The key pair of a test program.
+// Returns the key pair of a test program.
 const SigningKey& TestKey();
-// A server's keyring that trusts it alone.
+// Returns a server's keyring that trusts that key alone.
 const TrustedKeys& TestKeys();
 
 Digest DigestOf(uint64_t number);
 Bytes BytesOf(uint64_t seed, size_t size);  // equal for equal arguments
 
 Content ContentOf(uint64_t number);
-Digest KeyOf(uint64_t number);  // its content key
+Digest KeyOf(uint64_t number);  // the content key of ContentOf(number)
 
-// A signed entry with the given blobs: program first, then recipes.
+// Returns a signed entry with the given blobs: the program first, then the recipes.
 Entry EntryOf(uint64_t number, std::vector<Bytes> blobs, int64_t created = 1000);
-// One program of 100 bytes and `recipes` recipes of `bytes` each; contents follow from `number`.
+// Returns an entry with one program of 100 bytes and `recipes` recipes of `bytes` each. Their
+// contents follow from `number`.
 Entry EntryOf(uint64_t number, size_t recipes = 1, size_t bytes = 1000);
 
-// The signed alias DigestOf(number) of the entry `program`.
+// Returns the signed alias DigestOf(number) of the entry `program`.
 AliasRecord AliasOf(uint64_t number, uint64_t program, const std::string& tenant = "local",
                     const SigningKey& signer = TestKey());
 inline Digest AliasIdOf(uint64_t number, const std::string& tenant = "local") {
   return AliasId(tenant, DigestOf(number));
 }
 
-// Equal manifest bytes, signature and blob contents.
+// Returns true if manifest bytes, signature and blob contents are equal.
 bool SameEntry(const Entry& a, const Entry& b);
 
-// The calling thread is another user (65534) while the object lives, and so are the threads that it
-// starts in that time; the rest of the process stays root. For root only.
+// While an AsOtherUser lives, the calling thread is another user (65534), and so are the threads
+// that it starts in that time. The rest of the process stays root. Only root can do that.
 class AsOtherUser {
  public:
   static constexpr uid_t kUser = 65534;
@@ -49,7 +50,7 @@ class AsOtherUser {
   AsOtherUser(const AsOtherUser&) = delete;
 };
 
-// A folder that goes with the object.
+// A TemporaryFolder goes with the object.
 class TemporaryFolder {
  public:
   TemporaryFolder();

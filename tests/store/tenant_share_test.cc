@@ -1,4 +1,4 @@
-// Shares of tenants where writes are filed together, the index is read in the background and
+// Shares of tenants while writes are filed together, the index is read in the background, and
 // eviction goes on by itself.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ uint64_t Counter(const RecipeStore& store, const std::string& name) {
   return counters.at(name);
 }
 
-// What a store told.
+// Told holds what a store told its sink.
 class Told {
  public:
   EvictionSink sink() {
@@ -51,7 +51,7 @@ class TenantShare : public testing::Test {
                                       patience)
                  .value();
   }
-  // As the service files a program.
+  // Files a program as the service does.
   absl::Status File(const std::string& tenant, uint64_t number) {
     const Entry entry = EntryOf(number);
     RETURN_IF_ERROR(store_->MakeRoom(tenant, entry));
@@ -78,7 +78,8 @@ TEST_F(TenantShare, WhatGoesInTheBackgroundIsTold) {
   constexpr uint64_t kMaxBytes = 400'000;
   Open(kMaxBytes, 0);
   uint64_t filed = 0;
-  // Up to where the housekeeper begins, and not to where a writer would have to.
+  // The store is filled up to where the housekeeper begins, and not to where a writer would have
+  // to.
   while (Counter(*store_, "rocksdb.bytes") <= kMaxBytes - kMaxBytes / 128) {
     ASSERT_TRUE(File(filed % 2 == 0 ? "a" : "b", filed).ok());
     ++filed;
@@ -96,7 +97,7 @@ TEST_F(TenantShare, WhatGoesInTheBackgroundIsTold) {
     EXPECT_EQ(told[n].tenant, n % 2 == 0 ? "a" : "b");
     EXPECT_FALSE(told[n].of_share);
   }
-  // By command, and by damage, nothing is lost for want of room.
+  // A command or damage is no loss for want of room.
   ASSERT_TRUE(store_->Quarantine(KeyOf(filed - 1), "test").ok());
   ASSERT_FALSE(store_->CollectGarbage(0, 0).value().empty());
   EXPECT_EQ(told_.all().size(), told.size());
@@ -109,7 +110,8 @@ TEST_F(TenantShare, IsKnownAlsoWhenTheIndexIsReadInTheBackground) {
   // Numbers of more digits take some bytes more.
   const uint64_t limit = largest + 50;
   Open(100'000'000, limit, milliseconds(0));
-  ASSERT_TRUE(store_->Get(KeyOf(1)).ok());  // used, also if it is not known yet
+  // It counts as used, also if it is not known yet.
+  ASSERT_TRUE(store_->Get(KeyOf(1)).ok());
   ASSERT_TRUE(File("b", 1000).ok());
   EXPECT_LE(Counter(*store_, "rocksdb.largest_share_bytes"), limit);
   EXPECT_EQ(Counter(*store_, "rocksdb.share_evictions"), 1u);
@@ -128,7 +130,7 @@ TEST_F(TenantShare, ThatWasLoweredIsTrimmedInTheBackground) {
   for (int i = 0; i < 1000 && Counter(*store_, "rocksdb.largest_share_bytes") > Bytes(5); ++i) {
     std::this_thread::sleep_for(milliseconds(10));
   }
-  // 0 to 2 were filed again, and so used, by the other tenant.
+  // The other tenant filed 0 to 2 again, and so used them.
   EXPECT_THAT(NamedBy("a", 900), ElementsAre(0, 1, 2, 898, 899));
   EXPECT_THAT(NamedBy("b", 900), ElementsAre(0, 1, 2));
   EXPECT_EQ(Counter(*store_, "rocksdb.entries"), 5u);
@@ -143,7 +145,7 @@ TEST_F(TenantShare, IsKeptByManyWritersAtOnce) {
     threads.emplace_back([&, t] {
       for (uint64_t n = t; n < 320; n += 16) {
         const absl::Status filed = File(t % 2 == 0 ? "a" : "b", n);
-        // Another writer's may have driven it out before it had its name.
+        // Another writer's entry may have driven it out before it had its name.
         if (!filed.ok() && !absl::IsNotFound(filed)) ++failed;
       }
     });
@@ -170,7 +172,7 @@ TEST_F(TenantShare, LargeProgramsThatNeedMoreThanASlice) {
   EXPECT_GE(told_.all().size(), 500u);
 }
 
-// Several writes on one plan, as a batch files them: the bounds hold when they are applied.
+// One plan has several writes, as a batch files them: the bounds hold when they are applied.
 TEST(StorePlan, SeesTheSharesOfWritesBeforeIt) {
   constexpr uint64_t kMaxBytes = 6'000;
   constexpr uint64_t kShare = 2'500;

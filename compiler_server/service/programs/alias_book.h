@@ -19,7 +19,7 @@ inline bool IsClaim(const store::Alias& alias) { return alias.front_end_key == a
 class AliasBook {
  public:
   // `store` and `signing_key` must live longer.
-  AliasBook(store::RecipeStore* store, const store::SigningKey* signing_key)
+  AliasBook(store::AliasStore* store, const store::SigningKey* signing_key)
       : store_(store), signing_key_(signing_key) {}
 
   // NOT_FOUND = miss.
@@ -46,7 +46,7 @@ class AliasBook {
                                           const store::FrontEndKey& front_end,
                                           const Digest& content_key) const;
 
-  store::RecipeStore* const store_;
+  store::AliasStore* const store_;
   const store::SigningKey* const signing_key_;
   std::atomic<uint64_t> replaced_{0};
 };
