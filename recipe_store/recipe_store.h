@@ -118,7 +118,8 @@ class AliasStore {
 
 // StoreMaintenance is what a store does about the entries that it keeps itself. The defaults are
 // those of an engine that servers share: it looks after its entries alone, so it makes room without
-// being asked, and lists, pins and garbage are UNIMPLEMENTED.
+// being asked, and lists, pins and garbage are UNIMPLEMENTED. UNAVAILABLE from any call: the store
+// cannot be read or written now.
 class StoreMaintenance {
  public:
   virtual ~StoreMaintenance() = default;
@@ -128,7 +129,7 @@ class StoreMaintenance {
 
   // Makes room before the Put of an entry that the tenant will name: takes what the tenant used
   // longest ago from it if it would have more than its share. RESOURCE_EXHAUSTED: the entry is
-  // larger than the share. UNAVAILABLE: as ProgramStore::Put.
+  // larger than the share.
   virtual absl::Status MakeRoom(const std::string& tenant, const Entry& entry);
 
   // Returns the aliases of an entry, oldest first. There are none if there is no such entry.

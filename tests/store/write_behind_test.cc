@@ -109,10 +109,14 @@ TEST_F(WriteBehindTest, DrainGivesUpWhenItsPatienceIsOver) {
 }
 
 TEST_F(WriteBehindTest, ATaskFreesWhatItKeptBeforeItCountsAsDone) {
-  const auto kept = std::make_shared<int>(7);
-  behind_->Add(1, [kept] {});
+  uint64_t waiting_when_freed = 0;
+  std::shared_ptr<int> kept(new int(7), [&](const int* number) {
+    waiting_when_freed = Counter("waiting_writes");
+    delete number;
+  });
+  behind_->Add(1, [kept = std::move(kept)] {});
   ASSERT_TRUE(behind_->Drain(kLong));
-  EXPECT_EQ(kept.use_count(), 1);
+  EXPECT_EQ(waiting_when_freed, 1u);
 }
 
 TEST_F(WriteBehindTest, TheDestructorRunsWhatIsLeft) {
