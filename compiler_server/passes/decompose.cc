@@ -19,7 +19,8 @@ const std::unordered_map<std::string_view, HandlerRow>& Handlers() {
                             LossRows(),           UnfoldRows(),        EmbeddingBagRows(),
                             WindowBackwardRows(), IndexBackwardRows(), ConvBackwardRows(),
                             ForeachRows(),        NormBackwardRows(),  PointwiseBackwardRows(),
-                            RandomRows(),         QuantizeRows(),      QuantizedWeightRows()}) {
+                            RandomRows(),         QuantizeRows(),      QuantizedWeightRows(),
+                            VolumePoolRows()}) {
       for (const HandlerRow& row : rows) {
         HPU_CHECK(map->emplace(row.target, row).second, "two handlers for one ATen target");
       }

@@ -9,6 +9,8 @@ import torch
 import torch.ao.quantization.fx._decomposed
 from aten_case import Case, T
 from recurrent_samples import RECURRENT
+from volume_samples import BACKWARD as VOLUME_GRADIENTS
+from volume_samples import FORWARD as VOLUMES
 
 from habana_frameworks.torch.dynamo.capture.decompositions.int4_weights import block_columns
 
@@ -411,7 +413,7 @@ CASES += [
     a("upsample_bilinear2d.vec", f(1, 2, 3, 4), [6, 7], True, None),
     a("upsample_bilinear2d.default", f(1, 2, 6, 7), [3, 4], False),
 ]
-CASES += RECURRENT
+CASES += RECURRENT + VOLUMES + VOLUME_GRADIENTS
 U8, I8 = (0, 255, torch.uint8), (-128, 127, torch.int8)
 CASES += [
     Case(f"quantized_decomposed.{name}", *args)

@@ -1,10 +1,8 @@
 // Pooling and resizing, in channels-last form between permutations as convolutions are.
 #include <algorithm>
-#include <optional>
 
-#include "compiler_server/passes/decompose/conv_window.h"
-#include "compiler_server/passes/decompose/expression.h"
 #include "compiler_server/passes/decompose/indexing.h"
+#include "compiler_server/passes/decompose/pooling.h"
 
 namespace hpu::compiler {
 namespace {
@@ -42,13 +40,10 @@ Dims ForPlane(Call& call, const Dims& values, int64_t spatial, int64_t height) {
   return values;
 }
 
-struct PoolWindow {
-  Dims kernel;
-  Dims stride;
-  Dims pads;
-};
 PoolWindow PoolWindowOf(Call& call, int64_t spatial, const Dims& dilation) {
   PoolWindow window;
+  window.dilation = dilation;
+  window.ceil = call.Bool("ceil_mode");
   const Dims kernel = call.Ints("kernel_size");
   Dims stride = call.Ints("stride");
   if (stride.empty()) stride = kernel;
@@ -66,114 +61,51 @@ PoolWindow PoolWindowOf(Call& call, int64_t spatial, const Dims& dilation) {
   return window;
 }
 
-void GiveMaxPool(Call& call, int64_t spatial, const PoolWindow& window, const Dims& dilation,
-                 bool ceil) {
-  const auto emit = [&](OpKind op) {
+void GiveMaxPool(Call& call, int64_t spatial, const PoolWindow& window) {
+  const auto emit = [&](bool place) {
     GiveInChannelsLast(call, spatial, [&](Value* x) {
-      Value* y = call.b.Emit(op, {x},
-                             {{AttrKey::kKernel, window.kernel},
-                              {AttrKey::kStride, window.stride},
-                              {AttrKey::kPads, window.pads},
-                              {AttrKey::kDilation, dilation},
-                              {AttrKey::kCeil, ceil}});
-      return op == OpKind::kMaxPoolIndex ? call.b.Cast(y, DType::kI64) : y;
+      const Maxima maxima = PoolMaxima(call, x, window, place);
+      return place ? call.b.Cast(maxima.place, DType::kI64) : maxima.value;
     });
     return call.results().empty() ? nullptr : call.results()[0];
   };
   // Where each maximum was, for a gradient.
-  Value* index = call.result_count() > 1 && call.used(1) ? emit(OpKind::kMaxPoolIndex) : nullptr;
-  call.Return({emit(OpKind::kMaxPool), index});
+  Value* index = call.result_count() > 1 && call.used(1) ? emit(true) : nullptr;
+  call.Return({emit(false), index});
 }
 
 // (x, kernel, stride, padding, dilation, ceil_mode)
 void EmitMaxPool(Call& call, int64_t spatial) {
   const Dims dilation = ForPlane(call, call.Ints("dilation"), spatial, 1);
-  const PoolWindow window = PoolWindowOf(call, spatial, dilation);
-  GiveMaxPool(call, spatial, window, dilation, call.Bool("ceil_mode"));
+  GiveMaxPool(call, spatial, PoolWindowOf(call, spatial, dilation));
 }
 void MaxPool1d(Call& call) { EmitMaxPool(call, 1); }
 void MaxPool2d(Call& call) { EmitMaxPool(call, 2); }
 
-// Windows of adaptive pooling along one dimension: output o covers
-// [floor(o * in / out), ceil((o + 1) * in / out)).
-struct AdaptiveWindows {
-  int64_t longest = 0;
-  Value* index = nullptr;  // [outputs * longest]: each window's inputs, its last as often as needed
-};
-AdaptiveWindows WindowsOf(Call& call, int64_t inputs, int64_t outputs) {
-  AdaptiveWindows windows;
-  for (int64_t o = 0; o < outputs; ++o) {
-    const int64_t end = ((o + 1) * inputs + outputs - 1) / outputs;
-    windows.longest = std::max(windows.longest, end - o * inputs / outputs);
-  }
-  const auto in = static_cast<double>(inputs);
-  const auto out = static_cast<double>(outputs);
-  const Expr output{&call, call.b.Reshape(call.b.Iota(0, 1, DType::kI32, outputs), {outputs, 1})};
-  const Expr place{&call, call.b.Iota(0, 1, DType::kI32, windows.longest)};
-  const Expr begin = Apply(OpKind::kFloorDiv, output * in, out);
-  const Expr end = Apply(OpKind::kFloorDiv, output * in + (in + out - 1), out);
-  const Expr index = Apply(OpKind::kMin, begin + place, end - 1.0);
-  windows.index = call.b.Reshape(index.value, {outputs * windows.longest});
-  return windows;
-}
-
-// Laid out side by side, windows that differ and overlap are even.
-void UnevenMaxPool(Call& call) {
+// adaptive_max_pool2d(x, output_size)
+void AdaptiveMaxPool2d(Call& call) {
   Value* x = call.Tensor(kSelf);
   const Dims in = x->type.sizes;
   const Dims& out = call.type().sizes;
   const size_t rank = in.size();
-  const int64_t images = NumElements(std::span(in).first(rank - 2));
-  const AdaptiveWindows rows = WindowsOf(call, in[rank - 2], out[rank - 2]);
-  const AdaptiveWindows columns = WindowsOf(call, in[rank - 1], out[rank - 1]);
-  x = call.b.Reshape(x, {1, images, in[rank - 2], in[rank - 1]});
-  x = call.b.Gather(call.b.Gather(x, rows.index, 2), columns.index, 3);
-  x = call.b.Permute(x, {0, 2, 3, 1});
-  const Dims kernel = {rows.longest, columns.longest};
-  const auto emit = [&](OpKind op) {
-    Value* y = call.b.Emit(op, {x},
-                           {{AttrKey::kKernel, kernel},
-                            {AttrKey::kStride, kernel},
-                            {AttrKey::kPads, Dims{0, 0, 0, 0}},
-                            {AttrKey::kDilation, Dims{1, 1}},
-                            {AttrKey::kCeil, false}});
-    return call.b.Permute(y, {0, 3, 1, 2});
-  };
-  std::vector<Value*> results = {call.b.Reshape(emit(OpKind::kMaxPool), out)};
-  if (call.result_count() > 1 && call.used(1)) {
-    const Expr flat{&call, call.b.Reshape(emit(OpKind::kMaxPoolIndex), {NumElements(out)})};
-    const auto width = static_cast<double>(out[rank - 1] * columns.longest);
-    const Expr row = Apply(OpKind::kFloorDiv, flat, width);
-    const Expr read_row{&call, call.b.Gather(rows.index, row.value, 0)};
-    const Expr read_column{&call, call.b.Gather(columns.index, (flat - row * width).value, 0)};
-    const Expr place = read_row * static_cast<double>(in[rank - 1]) + read_column;
-    results.push_back(call.b.Reshape(call.b.Cast(place.value, call.type(1).dtype), out));
-  }
-  call.Return(std::move(results));
-}
-
-// The window of adaptive pooling from sizes `in` to `out`, if all are of one size.
-std::optional<PoolWindow> EvenWindow(const Dims& in, const Dims& out) {
-  const size_t rank = in.size();
-  if (in[rank - 2] % out[rank - 2] != 0 || in[rank - 1] % out[rank - 1] != 0) return std::nullopt;
-  const Dims kernel = {in[rank - 2] / out[rank - 2], in[rank - 1] / out[rank - 1]};
-  return PoolWindow{kernel, kernel, {0, 0, 0, 0}};
-}
-
-// adaptive_max_pool2d(x, output_size): even windows are those of max_pool.
-void AdaptiveMaxPool2d(Call& call) {
-  const Dims in = call.Tensor(kSelf)->type.sizes;
-  const Dims& out = call.type().sizes;
-  if (in.size() < 3 || out.size() != in.size() || call.type().elements() == 0) {
+  if (rank < 3 || out.size() != rank || call.type().elements() == 0) {
     return call.Refuse("pooling of ", ir::ToText(in));
   }
-  const std::optional<PoolWindow> window = EvenWindow(in, out);
-  if (!window.has_value()) return UnevenMaxPool(call);
-  GiveMaxPool(call, 2, *window, {1, 1}, false);
+  if (const auto even = EvenWindow(std::span(in).last(2), std::span(out).last(2))) {
+    return GiveMaxPool(call, 2, *even);
+  }
+  const int64_t images = NumElements(std::span(in).first(rank - 2));
+  x = call.b.Permute(call.b.Reshape(x, {1, images, in[rank - 2], in[rank - 1]}), {0, 2, 3, 1});
+  const bool places = call.result_count() > 1 && call.used(1);
+  const Maxima maxima = AdaptiveMaxima(call, x, out[rank - 2], out[rank - 1], places);
+  const auto give = [&](Value* y) { return call.b.Reshape(call.b.Permute(y, {0, 3, 1, 2}), out); };
+  if (call.refused()) return;
+  call.Return(
+      {give(maxima.value), places ? give(call.b.Cast(maxima.place, call.type(1).dtype)) : nullptr});
 }
 
 // Every window's gradient into the place of its maximum. (grad, x, ..., indices)
-void GiveMaxPoolGradient(Call& call, const PoolWindow& window, const Dims& dilation, bool ceil) {
+void GiveMaxPoolGradient(Call& call, const PoolWindow& window) {
   Value* x = call.Tensor(kSelf);
   Value* grad = call.Tensor("grad_output");
   if (call.refused() || grad->type.elements() == 0) {
@@ -184,26 +116,22 @@ void GiveMaxPoolGradient(Call& call, const PoolWindow& window, const Dims& dilat
     if (sizes.size() == 3) sizes.insert(sizes.begin(), 1);
     return call.b.Permute(call.b.Reshape(value, sizes), {0, 2, 3, 1});
   };
-  // Narrow on its way, so that a partition saves two bytes and not eight.
-  Value* index = last(call.Tensor("indices"));
   const Dims& sizes = x->type.sizes;
-  const int64_t places = sizes[sizes.size() - 2] * sizes.back();
-  if (places <= int64_t{INT16_MAX} + 1) index = call.b.Cast(index, DType::kI16);
-  index = call.b.Cast(index, DType::kI32);
+  Value* index =
+      NarrowPlaces(call, last(call.Tensor("indices")), sizes[sizes.size() - 2] * sizes.back());
   Value* y = call.b.Emit(OpKind::kMaxPoolGradient,
                          {last(call.b.Cast(grad, x->type.dtype)), index, last(x)},
                          {{AttrKey::kKernel, window.kernel},
                           {AttrKey::kStride, window.stride},
                           {AttrKey::kPads, window.pads},
-                          {AttrKey::kDilation, dilation},
-                          {AttrKey::kCeil, ceil}});
+                          {AttrKey::kDilation, window.dilation},
+                          {AttrKey::kCeil, window.ceil}});
   if (call.refused()) return;
   call.Return(call.b.Reshape(call.b.Permute(y, {0, 3, 1, 2}), call.type().sizes));
 }
 void MaxPool2dBackward(Call& call) {
   const Dims dilation = ForPlane(call, call.Ints("dilation"), 2, 1);
-  const PoolWindow window = PoolWindowOf(call, 2, dilation);
-  GiveMaxPoolGradient(call, window, dilation, call.Bool("ceil_mode"));
+  GiveMaxPoolGradient(call, PoolWindowOf(call, 2, dilation));
 }
 
 // The same where windows differ: channels last, so that neighbours in memory are summed side by
@@ -230,25 +158,18 @@ void AdaptiveMaxPool2dBackward(Call& call) {
   if (in.size() < 3 || grad->type.sizes.size() != in.size() || grad->type.elements() == 0) {
     return call.Refuse("gradient of pooling of ", ir::ToText(in));
   }
-  const std::optional<PoolWindow> window = EvenWindow(in, grad->type.sizes);
-  if (!window.has_value()) return UnevenMaxPoolBackward(call);
-  GiveMaxPoolGradient(call, *window, {1, 1}, false);
+  const auto even = EvenWindow(std::span(in).last(2), std::span(grad->type.sizes).last(2));
+  if (!even.has_value()) return UnevenMaxPoolBackward(call);
+  GiveMaxPoolGradient(call, *even);
 }
 
 // (x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
 void EmitAvgPool(Call& call, int64_t spatial) {
   const PoolWindow window = PoolWindowOf(call, spatial, {1, 1});
-  const bool ceil = call.Bool("ceil_mode");
   const bool count_padding = call.Bool("count_include_pad");
   const int64_t divisor = call.Has("divisor_override") ? call.Int("divisor_override") : 0;
   GiveInChannelsLast(call, spatial, [&](Value* x) {
-    return call.b.Emit(OpKind::kAvgPool, {x},
-                       {{AttrKey::kKernel, window.kernel},
-                        {AttrKey::kStride, window.stride},
-                        {AttrKey::kPads, window.pads},
-                        {AttrKey::kCeil, ceil},
-                        {AttrKey::kCountPadding, count_padding},
-                        {AttrKey::kDivisor, divisor}});
+    return PoolAverage(call, x, window, count_padding, divisor);
   });
 }
 void AvgPool1d(Call& call) { EmitAvgPool(call, 1); }

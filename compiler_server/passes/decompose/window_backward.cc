@@ -3,8 +3,7 @@
 // spreads evenly where windows do not overlap.
 #include <algorithm>
 
-#include "compiler_server/passes/decompose/conv_window.h"
-#include "compiler_server/passes/decompose/expression.h"
+#include "compiler_server/passes/decompose/pooling.h"
 
 namespace hpu::compiler {
 namespace {
@@ -14,29 +13,6 @@ constexpr std::string_view kSelf = "self";
 
 Expr Positions(Call& call, int64_t count, DType dtype) {
   return {&call, call.b.Iota(0, 1, dtype, count)};
-}
-
-// `emit` on x [C, H, W] or [N, C, H, W] as [N, H, W, C], so that this layout passes through.
-template <typename F>
-Expr OverImage(Expr x, F emit) {
-  Dims sizes = x.sizes();
-  if (sizes.size() == 3) sizes.insert(sizes.begin(), 1);
-  const Expr y{x.call, InChannelsLast(*x.call, Reshape(x, sizes).value, emit)};
-  return x.rank() == 3 ? Reshape(y, {y.sizes().begin() + 1, y.sizes().end()}) : y;
-}
-
-// Each element of the last two dimensions so often in each direction. By the centres of pixels, as
-// the edge of one divided by its number may round into its neighbour (41 rows of each).
-Expr Repeated(Expr x, int64_t rows, int64_t columns) {
-  return OverImage(x, [&](Value* last) {
-    Dims sizes = last->type.sizes;
-    sizes[1] *= rows;
-    sizes[2] *= columns;
-    const TensorType type = ir::Contiguous(last->type.dtype, std::move(sizes));
-    return x.call->b.Emit(
-        OpKind::kResize, {last},
-        {{AttrKey::kMode, std::string("nearest_exact")}, {AttrKey::kAlignCorners, false}}, &type);
-  });
 }
 
 // The sums over blocks of so many rows and columns.
@@ -64,29 +40,6 @@ void GiveBack(Call& call, Expr grad, Expr rows, Expr columns) {
   Give(call, {&call, call.b.Reshape(y, call.type().sizes)});
 }
 
-struct Pooling {
-  int64_t input, output, kernel, stride, pad;
-};
-
-// Average pooling along one dimension: [outputs, inputs], 1 where a window covers an input.
-Expr Coverage(Call& call, const Pooling& pool) {
-  const Expr input = Positions(call, pool.input, DType::kI32);
-  const Expr first = Reshape(Positions(call, pool.output, DType::kI32), {pool.output, 1}) *
-                         static_cast<double>(pool.stride) -
-                     static_cast<double>(pool.pad);
-  const Expr inside = (input >= first) & (input < first + static_cast<double>(pool.kernel));
-  return Cast(inside, DType::kF32);
-}
-
-// Elements that each window divides by along one dimension, padding included or not: [outputs].
-Expr Count(Call& call, const Pooling& pool, bool padding) {
-  const Expr first = Positions(call, pool.output, DType::kI32) * static_cast<double>(pool.stride) -
-                     static_cast<double>(pool.pad);
-  const auto last = static_cast<double>(pool.input + (padding ? pool.pad : 0));
-  const Expr end = Min(first + static_cast<double>(pool.kernel), last);
-  return Cast(end - (padding ? first : Max(first, 0)), DType::kF32);
-}
-
 // avg_pool2d_backward(grad, x, kernel, stride, padding, ceil_mode, count_include_pad,
 // divisor_override)
 void AvgPoolBackward(Call& call) {
@@ -104,44 +57,28 @@ void AvgPoolBackward(Call& call) {
       return values.size() == 1 ? values[0] : values[i];
     };
     const size_t dim = sizes.size() - 2 + i;
-    return Pooling{sizes[dim], grad.sizes()[dim], entry(kernel), entry(stride), entry(padding)};
+    return PoolingAlong{sizes[dim], grad.sizes()[dim], entry(kernel), entry(stride),
+                        entry(padding)};
   };
-  const Pooling rows = along(0);
-  const Pooling columns = along(1);
-  const auto plain = [](const Pooling& pool) {
-    return pool.pad == 0 && (pool.output - 1) * pool.stride + pool.kernel <= pool.input;
-  };
+  const PoolingAlong rows = along(0);
+  const PoolingAlong columns = along(1);
   if (call.Has("divisor_override")) {
     grad = grad * (1 / static_cast<double>(call.Int("divisor_override")));
-  } else if (plain(rows) && plain(columns)) {
+  } else if (rows.Plain() && columns.Plain()) {
     grad = grad * (1 / static_cast<double>(rows.kernel * columns.kernel));
   } else {
     const bool padded = call.Bool("count_include_pad");
-    const Expr height = Reshape(Count(call, rows, padded), {rows.output, 1});
-    grad = grad / (height * Count(call, columns, padded));
+    const Expr height = Reshape(WindowSizes(call, rows, padded), {rows.output, 1});
+    grad = grad / (height * WindowSizes(call, columns, padded));
   }
-  const auto tiles = [&](const Pooling& pool) { return plain(pool) && pool.kernel == pool.stride; };
-  if (tiles(rows) && tiles(columns)) {
-    const Expr y = Repeated(grad, rows.kernel, columns.kernel);
+  if (rows.Tiles() && columns.Tiles()) {
+    const Expr y = RepeatedInPlane(grad, rows.kernel, columns.kernel);
     Dims high(sizes.size(), 0);
     for (size_t i = 0; i < sizes.size(); ++i) high[i] = sizes[i] - y.sizes()[i];
     const bool whole = y.sizes() == sizes;
     return Give(call, whole ? y : Expr{&call, call.b.Pad(y.value, Dims(high.size(), 0), high, 0)});
   }
   GiveBack(call, grad, Coverage(call, rows), Coverage(call, columns));
-}
-
-// Adaptive pooling along one dimension: output o covers [floor(o * in / out), ceil((o + 1) * in /
-// out)), evenly.
-Expr AdaptiveWeights(Call& call, int64_t inputs, int64_t outputs) {
-  const Expr input = Positions(call, inputs, DType::kI32);
-  const Expr output = Reshape(Positions(call, outputs, DType::kI32), {outputs, 1});
-  const auto in = static_cast<double>(inputs);
-  const auto out = static_cast<double>(outputs);
-  const Expr begin = Apply(OpKind::kFloorDiv, output * in, out);
-  const Expr end = Apply(OpKind::kFloorDiv, output * in + (in + out - 1), out);
-  const Expr share = 1.0 / Cast(end - begin, DType::kF32);
-  return Where((input >= begin) & (input < end), share, 0.0);
 }
 
 // _adaptive_avg_pool2d_backward(grad, x)
@@ -158,7 +95,7 @@ void AdaptiveAvgPoolBackward(Call& call) {
   const int64_t width = sizes[rank - 1];
   if (height % rows == 0 && width % columns == 0) {
     const auto count = static_cast<double>(height / rows * (width / columns));
-    return Give(call, Repeated(grad * (1 / count), height / rows, width / columns));
+    return Give(call, RepeatedInPlane(grad * (1 / count), height / rows, width / columns));
   }
   GiveBack(call, grad, AdaptiveWeights(call, height, rows), AdaptiveWeights(call, width, columns));
 }

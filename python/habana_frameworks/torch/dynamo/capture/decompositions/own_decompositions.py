@@ -14,7 +14,6 @@ import torch
 from ....torch_compat.ops import OpOverload
 from .grid_sampling import grid_sampler_2d, grid_sampler_2d_backward
 from .margin_losses import multilabel_margin_loss_forward
-from .volume_pooling import VOLUME_POOLING
 
 _aten: Any = torch.ops.aten
 
@@ -409,11 +408,9 @@ OWN: dict[OpOverload, Callable[..., Any]] = {
     _aten.multilabel_margin_loss_forward.default: multilabel_margin_loss_forward,
     _aten.put.default: _put,
     _aten.repeat_interleave.Tensor: _repeat_interleave,
-    _aten.replication_pad3d_backward.default: _replication_pad3d_backward,
     _aten.round.decimals: _round_decimals,
     _aten.rrelu_with_noise_functional.default: _rrelu,
     _aten.searchsorted.Tensor: _searchsorted,
     _aten.tril_indices.default: _tril_indices,
     _aten.triu_indices.default: _triu_indices,
-    **VOLUME_POOLING,
 }
