@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 import torch.ao.quantization.fx._decomposed
 from aten_case import Case, T
+from composite_samples import COMPOSITES
 from recurrent_samples import RECURRENT
 from volume_samples import BACKWARD as VOLUME_GRADIENTS
 from volume_samples import FORWARD as VOLUMES
@@ -413,7 +414,7 @@ CASES += [
     a("upsample_bilinear2d.vec", f(1, 2, 3, 4), [6, 7], True, None),
     a("upsample_bilinear2d.default", f(1, 2, 6, 7), [3, 4], False),
 ]
-CASES += RECURRENT + VOLUMES + VOLUME_GRADIENTS
+CASES += RECURRENT + VOLUMES + VOLUME_GRADIENTS + COMPOSITES
 U8, I8 = (0, 255, torch.uint8), (-128, 127, torch.int8)
 CASES += [
     Case(f"quantized_decomposed.{name}", *args)

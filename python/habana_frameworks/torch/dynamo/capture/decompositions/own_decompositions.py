@@ -111,34 +111,6 @@ def _conv_tbc(
     return y.permute(2, 0, 1).contiguous()
 
 
-def _copysign(self: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    if self.dtype != other.dtype or not self.is_floating_point():
-        raise NotImplementedError
-    negative = (other < 0) | ((other == 0) & (other.reciprocal() < 0))
-    size = self.abs()
-    return torch.where(negative, -size, size)
-
-
-def _round_decimals(self: torch.Tensor, *, decimals: int) -> torch.Tensor:
-    if decimals == 0:
-        return self.round()
-    ten = float(10 ** abs(decimals))
-    return (self * ten).round() / ten if decimals > 0 else (self / ten).round() * ten
-
-
-def _rrelu(
-    self: torch.Tensor,
-    noise: torch.Tensor,
-    lower: float = 1 / 8,
-    upper: float = 1 / 3,
-    training: bool = False,
-    generator: torch.Generator | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    if training:
-        raise NotImplementedError
-    return _aten.leaky_relu(self, (lower + upper) / 2), noise.clone()
-
-
 def _cdist(x1: torch.Tensor, x2: torch.Tensor, p: float, compute_mode: int | None) -> torch.Tensor:
     if p != 2:
         raise NotImplementedError
@@ -259,18 +231,6 @@ def _histc(self: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) 
     return hits.sum(0).to(self.dtype)
 
 
-def _shift_left(self: torch.Tensor, other: int) -> torch.Tensor:
-    if self.dtype not in (torch.int32, torch.int64) or not 0 <= other < 31:
-        raise NotImplementedError
-    return self * (1 << other)
-
-
-def _shift_right(self: torch.Tensor, other: int) -> torch.Tensor:
-    if self.dtype not in (torch.int32, torch.int64) or not 0 <= other < 31:
-        raise NotImplementedError
-    return self // (1 << other)
-
-
 def _median_of_all(self: torch.Tensor) -> torch.Tensor:
     return _median(self.reshape(-1), 0)[0]
 
@@ -383,8 +343,6 @@ def _zeros(
 
 
 OWN: dict[OpOverload, Callable[..., Any]] = {
-    _aten.__lshift__.Scalar: _shift_left,
-    _aten.__rshift__.Scalar: _shift_right,
     _aten._cdist_backward.default: _cdist_backward,
     _aten._cdist_forward.default: _cdist,
     _aten._efficientzerotensor.default: _zeros,
@@ -392,10 +350,7 @@ OWN: dict[OpOverload, Callable[..., Any]] = {
     _aten._weight_norm_interface_backward.default: _weight_norm_backward,
     _aten.as_strided_scatter.default: _as_strided_scatter,
     _aten.conv_tbc.default: _conv_tbc,
-    _aten.copysign.Tensor: _copysign,
     _aten.diagonal_scatter.default: _diagonal_scatter,
-    _aten.fmax.default: _fmax,
-    _aten.fmin.default: _fmin,
     _aten.grid_sampler_2d.default: grid_sampler_2d,
     _aten.grid_sampler_2d_backward.default: grid_sampler_2d_backward,
     _aten.histc.default: _histc,
@@ -408,8 +363,6 @@ OWN: dict[OpOverload, Callable[..., Any]] = {
     _aten.multilabel_margin_loss_forward.default: multilabel_margin_loss_forward,
     _aten.put.default: _put,
     _aten.repeat_interleave.Tensor: _repeat_interleave,
-    _aten.round.decimals: _round_decimals,
-    _aten.rrelu_with_noise_functional.default: _rrelu,
     _aten.searchsorted.Tensor: _searchsorted,
     _aten.tril_indices.default: _tril_indices,
     _aten.triu_indices.default: _triu_indices,

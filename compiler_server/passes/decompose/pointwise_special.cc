@@ -1,0 +1,92 @@
+// Pointwise calls about signs, NaN and digits of numbers.
+#include <cmath>
+
+#include "compiler_server/passes/decompose/expression.h"
+
+namespace hpu::compiler {
+namespace {
+
+constexpr std::string_view kSelf = "self";
+constexpr std::string_view kOther = "other";
+
+// Two arguments of the same float type, or a refusal: PyTorch computes other pairs in another type.
+bool AreFloats(Call& call) {
+  const DType dtype = call.dtype();
+  if (!IsFloat(dtype) || call.Tensor(kSelf)->type.dtype != dtype ||
+      call.Tensor(kOther)->type.dtype != dtype) {
+    call.Refuse("operands of several types, or integers");
+  }
+  return !call.refused();
+}
+
+void Copysign(Call& call) {
+  if (!AreFloats(call)) return;
+  const Expr sign{&call, call.Tensor(kOther)};
+  const Expr size = Abs({&call, call.Tensor(kSelf)});
+  // Zeros compare as equal; their reciprocals do not.
+  const Expr negative = (sign < 0.0) | ((sign == 0.0) & (Apply(OpKind::kReciprocal, sign) < 0.0));
+  Give(call, Where(negative, -size, size));
+}
+
+// fmax, fmin: where one is NaN, the other.
+void Extreme(Call& call, OpKind op) {
+  if (!AreFloats(call)) return;
+  const Expr x{&call, call.Tensor(kSelf)};
+  const Expr y{&call, call.Tensor(kOther)};
+  const Expr chosen = Where(Apply(OpKind::kIsnan, y), x, Apply(op, x, y));
+  Give(call, Where(Apply(OpKind::kIsnan, x), y, chosen));
+}
+void Fmax(Call& call) { Extreme(call, OpKind::kMax); }
+void Fmin(Call& call) { Extreme(call, OpKind::kMin); }
+
+// x << other, x >> other: by a number
+void Shift(Call& call, OpKind op) {
+  constexpr int64_t kBits = 31;
+  const int64_t other = call.Int(kOther);
+  Value* x = call.Tensor(kSelf);
+  const bool whole = x->type.dtype == DType::kI32 || x->type.dtype == DType::kI64;
+  if (call.refused() || !whole || other < 0 || other >= kBits) {
+    return call.Refuse("shift of ", ToText(x->type), " by ", other);
+  }
+  call.Return(call.b.Binary(op, x, static_cast<double>(int64_t{1} << other)));
+}
+void ShiftLeft(Call& call) { Shift(call, OpKind::kMul); }
+void ShiftRight(Call& call) { Shift(call, OpKind::kFloorDiv); }
+
+// round(x, decimals), in the type of x step by step as PyTorch's kernel
+void RoundDecimals(Call& call) {
+  const Expr x{&call, call.Tensor(kSelf)};
+  const int64_t decimals = call.Int("decimals");
+  const double ten = std::pow(10.0, std::abs(static_cast<double>(decimals)));
+  if (!IsFloat(x.dtype()) || !std::isfinite(ten)) {
+    return call.Refuse("rounding to ", decimals, " decimals of ", ToText(x.value->type));
+  }
+  const auto rounded = [](Expr y) { return Apply(OpKind::kRound, y); };
+  if (decimals == 0) return Give(call, rounded(x));
+  Give(call, decimals > 0 ? rounded(x * ten) / ten : rounded(x / ten) * ten);
+}
+
+// rrelu_with_noise_functional(x, noise, lower, upper, training) of inference: the slope in the
+// middle
+void Rrelu(Call& call) {
+  if (call.Bool("training")) return call.Refuse("random slopes");
+  const double slope = (call.Float("lower") + call.Float("upper")) / 2;
+  call.Return({call.b.Emit(OpKind::kLeakyRelu, {call.Tensor(kSelf)}, {{AttrKey::kAlpha, slope}}),
+               call.Tensor("noise")});
+}
+
+constexpr HandlerRow kRows[] = {
+    {"aten.__lshift__.Scalar", ShiftLeft},
+    {"aten.__rshift__.Scalar", ShiftRight},
+    {"aten.copysign.Tensor", Copysign},
+    {"aten.fmax.default", Fmax},
+    {"aten.fmin.default", Fmin},
+    {"aten.round.decimals", RoundDecimals},
+    {"aten.rrelu_with_noise_functional.default", Rrelu},
+};
+
+}  // namespace
+
+std::span<const HandlerRow> PointwiseSpecialRows() { return kRows; }
+
+}  // namespace hpu::compiler
