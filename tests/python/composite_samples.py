@@ -26,6 +26,10 @@ def i32(*sizes: int) -> T:
     return T(sizes, torch.int32)
 
 
+def b(*sizes: int) -> T:
+    return T(sizes, torch.bool)
+
+
 def a(target: str, *args: object, **kwargs: object) -> Case:
     return Case(f"aten.{target}", *args, **kwargs)
 
@@ -47,4 +51,30 @@ POINTWISE = [
     a("rrelu_with_noise_functional.default", h(9), h(9), 0.1, 0.4),
 ]
 
-COMPOSITES = [*POINTWISE]
+SELECTION = [
+    *(a("kthvalue.default", x(3, 7), k, d) for x in (f, h, i) for k, d in ((1, 1), (2, 0))),
+    a("kthvalue.default", f(3, 7), 7, 1, True),
+    *(a("median.dim", x(4, 7), d) for x in (f, h, i) for d in (0, 1)),
+    a("median.dim", f(3, 8), 1, True),
+    *(a("median.default", x(3, 4)) for x in (f, n, i)),
+    # Random edges are sorted where there is one: more are in test_decompositions.py, and repeats.
+    a("searchsorted.Tensor", f(1), f(3, 5)),
+    a("searchsorted.Tensor", f(3, 1), f(3, 5), right=True),
+    a("searchsorted.Tensor", i(1), i(5), side="right", out_int32=True),
+    a("searchsorted.Tensor", f(1), f()),
+    a("histc.default", f(20), 5, -1, 1),
+    a("histc.default", f(4, 5), 3, 0.0, 0.5),
+    a("masked_scatter.default", f(3, 4), b(3, 4), f(12)),
+    a("masked_scatter.default", f(3, 4), b(4), f(3, 5)),
+    a("masked_scatter.default", i(3, 4), b(3, 1), i(12)),
+    a("masked_scatter_backward.default", f(3, 4), b(3, 4), [13]),
+    a("masked_scatter_backward.default", h(3, 4), b(4), [3, 5]),
+    *(
+        a(f"{name}_indices.default", *size)
+        for name in ("tril", "triu")
+        for size in ((4, 6), (6, 4, 1), (4, 6, -2), (5, 5, 3))
+    ),
+    a("tril_indices.default", 3, 3, dtype=torch.int32),
+]
+
+COMPOSITES = [*POINTWISE, *SELECTION]

@@ -1,0 +1,211 @@
+// Calls that find elements by their order, or places by what was counted before them.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "compiler_server/passes/decompose/expression.h"
+#include "compiler_server/passes/decompose/indexing.h"
+
+namespace hpu::compiler {
+namespace {
+
+constexpr std::string_view kSelf = "self";
+constexpr DType kCount = DType::kI32;
+
+Expr Positions(Call& call, int64_t count) { return {&call, call.b.Iota(0, 1, kCount, count)}; }
+bool Counts(int64_t elements) { return elements > 0 && elements <= INT32_MAX; }
+
+Expr RunningSum(Expr x) {
+  return {x.call, x.call->b.Emit(OpKind::kCumsum, {x.value}, {{AttrKey::kDim, int64_t{0}}})};
+}
+Expr Flat(Expr x) { return Reshape(x, {NumElements(x.sizes())}); }
+Expr Reduced(OpKind op, Expr x, int64_t dim) {
+  return {x.call, x.call->b.Reduce(op, x.value, {dim}, true)};
+}
+Expr Read(Expr x, Expr index) { return {x.call, x.call->b.Gather(x.value, index.value, 0)}; }
+
+void GiveSelected(Call& call, Expr value, Expr place) {
+  call.Return(
+      {call.b.Reshape(value.value, call.type(0).sizes),
+       call.result_count() > 1 ? call.b.Reshape(place.value, call.type(1).sizes) : nullptr});
+}
+
+struct Selected {
+  Expr value;
+  Expr place;
+};
+// The k-th smallest value, from 0, along a dimension, of which a size of 1 is left. NaN is larger
+// than all numbers.
+Selected Smallest(Call& call, Expr x, int64_t k, int64_t dim) {
+  const ir::Node* node =
+      call.b.EmitNode(OpKind::kTopk, {x.value},
+                      {{AttrKey::kK, k + 1}, {AttrKey::kDim, dim}, {AttrKey::kLargest, false}});
+  if (call.refused()) return {x, x};
+  const auto last = [&](Value* y) { return Slice({&call, y}, dim, k, k + 1); };
+  return {last(node->results[0]), last(node->results[1])};
+}
+
+// kthvalue(x, k, dim, keepdim)
+void KthValue(Call& call) {
+  const Expr x{&call, call.Tensor(kSelf)};
+  if (x.rank() == 0) return call.Refuse("kthvalue of a 0-d tensor");
+  const int64_t dim = call.Dim("dim", x.rank());
+  const int64_t k = call.Int("k");
+  if (call.refused() || k < 1 || k > x.sizes()[dim]) return call.Refuse("no ", k, "-th value");
+  const Selected found = Smallest(call, x, k - 1, dim);
+  GiveSelected(call, found.value, found.place);
+}
+
+// The lower of two in the middle; NaN where there is one, and its place.
+void GiveMedian(Call& call, Expr x, int64_t dim) {
+  const int64_t size = x.sizes()[dim];
+  if (size == 0) return call.Refuse("median of nothing");
+  Selected found = Smallest(call, x, (size - 1) / 2, dim);
+  if (IsFloat(x.dtype())) {
+    const Expr nan = Apply(OpKind::kIsnan, x);
+    const Expr has_nan = Reduced(OpKind::kReduceMax, Cast(nan, kCount), dim) > 0.0;
+    const Expr first = Reduced(OpKind::kArgmax, Cast(nan, DType::kF32), dim);
+    found.value = Where(has_nan, std::numeric_limits<double>::quiet_NaN(), found.value);
+    found.place = Where(has_nan, first, found.place);
+  }
+  GiveSelected(call, found.value, found.place);
+}
+
+void MedianAlong(Call& call) {
+  const Expr x{&call, call.Tensor(kSelf)};
+  if (x.rank() == 0) return call.Refuse("median of a 0-d tensor");
+  const int64_t dim = call.Dim("dim", x.rank());
+  if (!call.refused()) GiveMedian(call, x, dim);
+}
+void MedianOfAll(Call& call) { GiveMedian(call, Flat({&call, call.Tensor(kSelf)}), 0); }
+
+// searchsorted(edges, values, out_int32, right, side, sorter) counts what lies before: quadratic
+// work, none of it in order. NaN is larger than all numbers.
+void SearchSorted(Call& call) {
+  const Expr edges{&call, call.Tensor("sorted_sequence")};
+  const Expr values{&call, call.Tensor(kSelf)};
+  if (call.Has("sorter") || edges.rank() == 0 || edges.dtype() != values.dtype()) {
+    return call.Refuse("search in ", ToText(edges.value->type));
+  }
+  Dims row = edges.sizes();
+  row.insert(row.end() - 1, 1);
+  Dims column = values.sizes();
+  column.push_back(1);
+  const Expr x = Reshape(values, column);
+  const Expr each = Reshape(edges, row);
+  const bool right = call.Bool("right") || (call.Has("side") && call.Text("side") == "right");
+  const Expr before = Apply(OpKind::kLogicalNot, right ? each > x : each >= x);
+  if (call.refused()) return;
+  Give(call, Reshape(Sum(Cast(before, kCount), {before.rank() - 1}, false), call.type().sizes));
+}
+
+// histc(x, bins, min, max)
+void Histogram(Call& call) {
+  const Expr x = Flat(In(call, kSelf));
+  const int64_t bins = call.Int("bins");
+  const double low = call.Float("min");
+  const double high = call.Float("max");
+  if (call.refused() || low >= high || bins < 1) {
+    return call.Refuse("a histogram whose bounds are those of the data");
+  }
+  const Expr bin = Apply(OpKind::kFloor, (x - low) * static_cast<double>(bins) / (high - low));
+  const Expr last = Min(bin, static_cast<double>(bins - 1));
+  const Expr inside = Reshape((x >= low) & (x <= high), {x.sizes()[0], 1});
+  const Expr bin_of_each{&call, call.b.Iota(0, 1, x.dtype(), bins)};
+  const Expr hits = (Reshape(last, {x.sizes()[0], 1}) == bin_of_each) & inside;
+  Give(call, Sum(Cast(hits, kCount), {0}, false));
+}
+
+// Of `total` places in a row, in which run each lies; `ends`: where runs end, none behind `total`.
+Expr RunOfEach(Call& call, Expr ends, int64_t total) {
+  const Expr one{&call, call.b.Full(1, kCount, ends.sizes())};
+  Value* none = call.b.Full(0, kCount, {total + 1});
+  const Expr marks{&call, AddAt(call, none, 0, ends.value, one.value)};
+  return Slice(RunningSum(marks), 0, 0, total);
+}
+
+// repeat_interleave(repeats, output_size): each position as often as it says
+void RepeatInterleave(Call& call) {
+  const Expr repeats{&call, call.b.Cast(call.Tensor("repeats"), kCount)};
+  const int64_t total = call.Int("output_size");
+  if (call.refused() || repeats.rank() != 1 || repeats.sizes()[0] == 0 || !Counts(total)) {
+    return call.Refuse("repeats of ", ToText(repeats.value->type));
+  }
+  const Expr ends = Min(RunningSum(repeats), static_cast<double>(total));
+  Give(call, RunOfEach(call, ends, total));
+}
+
+// How many places of a mask, as one row, precede each; of the first too 0. At most `count - 1`.
+Expr PlacesBefore(Expr mask, int64_t count) {
+  const Expr before = RunningSum(Flat(Cast(mask, kCount))) - 1.0;
+  return Min(Max(before, 0), static_cast<double>(count - 1));
+}
+
+// masked_scatter(x, mask, source): each place of the mask reads as many elements behind the
+// source's first as places precede it.
+void MaskedScatter(Call& call) {
+  const Dims& sizes = call.type().sizes;
+  const Expr mask = Expand(Truth(call, "mask"), sizes);
+  const Expr source = Flat({&call, call.Tensor("source")});
+  if (call.refused() || !Counts(call.type().elements()) || !Counts(source.sizes()[0])) {
+    return call.Refuse("places of ", ToText(call.type()));
+  }
+  const Expr given = Read(source, PlacesBefore(mask, source.sizes()[0]));
+  const Expr x = Expand({&call, call.Tensor(kSelf)}, sizes);
+  Give(call, Where(mask, Reshape(given, sizes), x));
+}
+
+// masked_scatter_backward(grad, mask, sizes): of the source
+void MaskedScatterBackward(Call& call) {
+  const Expr grad{&call, call.Tensor("grad_output")};
+  const Expr mask = Expand(Truth(call, "mask"), grad.sizes());
+  const int64_t count = call.type().elements();
+  if (call.refused() || !Counts(NumElements(grad.sizes())) || !Counts(count)) {
+    return call.Refuse("places of ", ToText(grad.value->type));
+  }
+  const Expr given = Flat(Where(mask, grad, 0.0));
+  Value* zeros = call.b.Full(0, grad.dtype(), {count});
+  Value* sum = AddAt(call, zeros, 0, PlacesBefore(mask, count).value, given.value);
+  Give(call, Reshape({&call, sum}, call.type().sizes));
+}
+
+// tril_indices, triu_indices (rows, columns, offset): row and column of each element. A row has a
+// number of elements, from a column on.
+void GiveTriangle(Call& call, bool lower) {
+  const int64_t rows = call.Int("row");
+  const int64_t columns = call.Int("col");
+  const auto offset = static_cast<double>(call.Int("offset"));
+  const int64_t total = call.type().sizes.back();
+  if (call.refused() || !Counts(total)) return call.Refuse("a triangle of ", total, " elements");
+  const auto clamped = [&](Expr x) { return Min(Max(x, 0), static_cast<double>(columns)); };
+  const Expr row = Positions(call, rows);
+  const Expr first = clamped(row + offset);
+  const Expr counts = lower ? clamped(row + (offset + 1)) : static_cast<double>(columns) - first;
+  const Expr ends = RunningSum(counts);
+  const Expr row_of_each = RunOfEach(call, ends, total);
+  const Expr begin = lower ? ends - counts : ends - counts - first;
+  const Expr column = Positions(call, total) - Read(begin, row_of_each);
+  const auto one_row = [&](Expr x) { return Reshape(x, {1, total}).value; };
+  Give(call, {&call, call.b.Concat({one_row(row_of_each), one_row(column)}, 0)});
+}
+void LowerTriangle(Call& call) { GiveTriangle(call, true); }
+void UpperTriangle(Call& call) { GiveTriangle(call, false); }
+
+constexpr HandlerRow kRows[] = {
+    {"aten.histc.default", Histogram},
+    {"aten.kthvalue.default", KthValue},
+    {"aten.masked_scatter.default", MaskedScatter},
+    {"aten.masked_scatter_backward.default", MaskedScatterBackward},
+    {"aten.median.default", MedianOfAll},
+    {"aten.median.dim", MedianAlong},
+    {"aten.repeat_interleave.Tensor", RepeatInterleave},
+    {"aten.searchsorted.Tensor", SearchSorted},
+    {"aten.tril_indices.default", LowerTriangle},
+    {"aten.triu_indices.default", UpperTriangle},
+};
+
+}  // namespace
+
+std::span<const HandlerRow> SelectionRows() { return kRows; }
+
+}  // namespace hpu::compiler
