@@ -77,4 +77,22 @@ SELECTION = [
     a("tril_indices.default", 3, 3, dtype=torch.int32),
 ]
 
-COMPOSITES = [*POINTWISE, *SELECTION]
+INDEXED = [
+    *(
+        a("index_reduce.default", x(5, 3), 0, i(4), x(4, 3), name, include_self=whole)
+        for x in (f, h)
+        for name in ("prod", "mean", "amax", "amin")
+        for whole in (True, False)
+    ),
+    a("index_reduce.default", f(3, 5), -1, i(4), f(3, 4), "amax"),
+    *(a("put.default", x(3, 4), i(1), x(1)) for x in (f, h, i)),
+    *(a("put.default", x(3, 4), i(2, 3), x(2, 3), True) for x in (f, i)),
+    a("diagonal_scatter.default", f(4, 6), f(3), 3),
+    a("diagonal_scatter.default", f(4, 6), f(3), -1),
+    a("diagonal_scatter.default", i(2, 3, 4), i(3, 2), -1, 2, 0),
+    a("diagonal_scatter.default", b(3, 3), b(3)),
+    a("as_strided_scatter.default", f(3, 4), f(4, 3), [4, 3], [1, 4]),
+    a("as_strided_scatter.default", h(3, 4), h(2, 2, 3), [2, 2, 3], [6, 1, 2], 0),
+]
+
+COMPOSITES = [*POINTWISE, *SELECTION, *INDEXED]

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <numeric>
 
+#include "base/strides.h"
 #include "compiler_server/ir/host_tensor.h"
 
 namespace hpu::compiler {
@@ -46,6 +47,14 @@ bool Call::IsListOfTensors(std::string_view name) const {
   const auto* list = argument == nullptr ? nullptr : std::get_if<ArgumentList>(&argument->value);
   return list != nullptr && !list->empty() &&
          std::holds_alternative<TensorArgument>(list->front().value);
+}
+
+bool Call::IsRowMajor(std::string_view name) const {
+  const Argument* argument = Find(name);
+  const auto* tensor =
+      argument == nullptr ? nullptr : std::get_if<TensorArgument>(&argument->value);
+  return tensor != nullptr && hpu::IsRowMajor(node_.operands[tensor->tensor]->type.sizes,
+                                              node_.aten->strides[tensor->tensor]);
 }
 
 DType Call::NumberType(std::string_view name) const {

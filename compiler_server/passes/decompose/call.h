@@ -39,6 +39,7 @@ class Call {
   bool IsTensor(std::string_view name) const;
   bool IsNumber(std::string_view name) const;
   bool IsListOfTensors(std::string_view name) const;  // of at least one
+  bool IsRowMajor(std::string_view name) const;       // a tensor, as the call was captured
   DType NumberType(
       std::string_view name) const;  // as PyTorch takes a Python number: bool, i64, f32
   Value* Tensor(std::string_view name);

@@ -216,6 +216,19 @@ void IndexPut(Call& call) {
   call.Return(call.b.Reshape(put, call.type().sizes));
 }
 
+// put(x, index, source, accumulate): into x as one row
+void Put(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  const auto flat = [&](Value* y) { return call.b.Reshape(y, {y->type.elements()}); };
+  Value* row = flat(x);
+  Value* index = WrapIndex(call, flat(call.Tensor("index")), x->type.elements());
+  Value* source = flat(call.b.Cast(call.Tensor("source"), call.dtype()));
+  if (call.refused()) return;
+  Value* put = call.Bool("accumulate") ? AddRows(call, row, 0, index, source)
+                                       : PutAt(call, row, 0, index, source);
+  call.Return(call.b.Reshape(put, call.type().sizes));
+}
+
 void EmitTopk(Call& call, int64_t k, int64_t dim, bool largest) {
   ir::Node* node =
       call.b.EmitNode(OpKind::kTopk, {call.Tensor(kSelf)},
@@ -261,6 +274,7 @@ constexpr HandlerRow kRows[] = {
     {"aten.index_fill.int_Tensor", IndexFill},
     {"aten.index_select.default", IndexSelect},
     {"aten.one_hot.default", OneHot},
+    {"aten.put.default", Put},
     {"aten.scatter.src", ScatterSource},
     {"aten.scatter.value", ScatterValue},
     {"aten.sort.default", Sort},

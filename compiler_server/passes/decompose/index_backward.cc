@@ -108,9 +108,8 @@ constexpr Reduction kReductions[] = {
     {"amin", OpKind::kScatterMin, kInfinity},
 };
 
-// scatter.reduce(x, dim, index, source, reduce), scatter_reduce(..., include_self): products and
-// sums in f32
-void ScatterReduce(Call& call) {
+// Products and sums in f32.
+void ReduceInto(Call& call, const Scatter& at) {
   const std::string name = call.Text("reduce");
   const auto* const found =
       std::find_if(std::begin(kReductions), std::end(kReductions),
@@ -121,7 +120,6 @@ void ScatterReduce(Call& call) {
   if (!IsFloat(dtype) && (name == "mean" || !whole)) {
     return call.Refuse("scatter of integers with ", name, ", or without the old values");
   }
-  const Scatter at = ScatterArguments(call);
   if (call.refused()) return;
   const DType wide = IsFloat(dtype) ? Widened(dtype) : dtype;
   Value* x = call.b.Cast(at.x, wide);
@@ -137,6 +135,24 @@ void ScatterReduce(Call& call) {
     x = (Expr{&call, x} / Where(times == 0.0, 1.0, times)).value;
   }
   call.Return(call.b.Cast(x, dtype));
+}
+
+// scatter.reduce(x, dim, index, source, reduce), scatter_reduce(..., include_self)
+void ScatterReduce(Call& call) { ReduceInto(call, ScatterArguments(call)); }
+
+// index_reduce(x, dim, index, source, reduce, include_self): one index for all that lies across
+void IndexReduce(Call& call) {
+  Scatter at{call.Tensor(kSelf), 0, call.Tensor("index"), call.Tensor("source")};
+  const Dims& sizes = at.source->type.sizes;
+  if (call.refused() || at.x->type.rank() == 0 || at.x->type.rank() != at.source->type.rank() ||
+      !IsFloat(call.dtype())) {
+    return call.Refuse("index_reduce of ", ToText(at.x->type));
+  }
+  at.dim = call.Dim("dim", at.x->type.rank());
+  Dims along(sizes.size(), 1);
+  along[at.dim] = at.index->type.elements();
+  at.index = call.b.Expand(call.b.Reshape(at.index, along), sizes);
+  ReduceInto(call, at);
 }
 
 // index_add(x, dim, index, source, alpha)
@@ -237,33 +253,51 @@ void Diagonal(Call& call) {
       call.b.Slice(x, rank - 2, start, start + (length - 1) * (columns + 1) + 1, columns + 1));
 }
 
-// diagonal_backward(grad, input_sizes, offset, dim1, dim2)
-void DiagonalBackward(Call& call) {
-  Value* grad = call.Tensor(kGrad);
-  const Dims sizes = call.Ints("input_sizes");
+// `diagonal` in a tensor of `sizes`, and 0 or what `around` has everywhere else.
+void GiveDiagonal(Call& call, Value* diagonal, const Dims& sizes, Value* around) {
   const auto rank = static_cast<int64_t>(sizes.size());
   const int64_t dim1 = call.WrapDim(call.Int("dim1"), rank);
   const int64_t dim2 = call.WrapDim(call.Int("dim2"), rank);
   const int64_t offset = call.Int("offset");
-  if (call.refused() || rank < 2 || grad->type.elements() == 0) {
+  if (call.refused() || rank < 2 || diagonal->type.elements() == 0) {
     return call.Refuse("diagonal of ", ir::ToText(sizes));
   }
-  Value* columns = PlaceAlong(call, grad, rank - 2, std::max<int64_t>(offset, 0), 1, sizes[dim2]);
+  Value* columns =
+      PlaceAlong(call, diagonal, rank - 2, std::max<int64_t>(offset, 0), 1, sizes[dim2]);
   Dims with = columns->type.sizes;
   with.insert(with.end() - 1, 1);
   Value* row = call.b.Reshape(call.b.Iota(static_cast<double>(offset), 1, DType::kI32, sizes[dim1]),
                               {sizes[dim1], 1});
   Value* column = call.b.Iota(0, 1, DType::kI32, sizes[dim2]);
   const Expr on{&call, call.b.Binary(OpKind::kEq, row, column)};
-  const Expr y = Where(on, Expr{&call, call.b.Reshape(columns, with)}, 0.0);
-  call.Return(call.b.Permute(y.value, FromTheEnd(rank, dim1, dim2)));
+  const Expr each{&call, call.b.Reshape(columns, with)};
+  const Dims perm = FromTheEnd(rank, dim1, dim2);
+  Dims to_the_end(rank);
+  for (int64_t dim = 0; dim < rank; ++dim) to_the_end[perm[dim]] = dim;
+  const Expr y = around == nullptr
+                     ? Where(on, each, 0.0)
+                     : Where(on, each, Expr{&call, call.b.Permute(around, to_the_end)});
+  call.Return(call.b.Permute(y.value, perm));
+}
+
+// diagonal_backward(grad, input_sizes, offset, dim1, dim2)
+void DiagonalBackward(Call& call) {
+  GiveDiagonal(call, call.Tensor(kGrad), call.Ints("input_sizes"), nullptr);
+}
+
+// diagonal_scatter(x, source, offset, dim1, dim2)
+void DiagonalScatter(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  GiveDiagonal(call, call.b.Cast(call.Tensor("src"), call.dtype()), x->type.sizes, x);
 }
 
 constexpr HandlerRow kRows[] = {
     {"aten.diagonal.default", Diagonal},
     {"aten.diagonal_backward.default", DiagonalBackward},
+    {"aten.diagonal_scatter.default", DiagonalScatter},
     {"aten.embedding_dense_backward.default", EmbeddingBackward},
     {"aten.index_add.default", IndexAdd},
+    {"aten.index_reduce.default", IndexReduce},
     {"aten.scatter.reduce", ScatterReduce},
     {"aten.scatter_add.default", ScatterAdd},
     {"aten.scatter_reduce.two", ScatterReduce},

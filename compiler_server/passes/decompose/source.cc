@@ -40,6 +40,7 @@ void Linspace(Call& call) {
 }
 
 constexpr HandlerRow kRows[] = {
+    {"aten._efficientzerotensor.default", Zeros},
     {"aten.arange.default", Arange},
     {"aten.arange.start", ArangeStart},
     {"aten.arange.start_step", ArangeStep},

@@ -146,10 +146,26 @@ void Unbind(Call& call) {
   call.Return(std::move(pieces));
 }
 
+// as_strided_scatter(x, source, size, stride, storage_offset) that overwrites every element of a
+// row-major x: its source in the order of memory.
+void OverwriteStrided(Call& call) {
+  Value* source = call.b.Cast(call.Tensor("src"), call.dtype());
+  const Dims sizes = call.Ints("size");
+  const Dims strides = call.Ints("stride");
+  Dims perm;
+  if (call.refused() || strides.size() != sizes.size() || call.Int("storage_offset", 0) != 0 ||
+      !IsDense(sizes, strides, &perm) || !call.IsRowMajor(kSelf) ||
+      source->type.elements() != call.type().elements()) {
+    return call.Refuse("writes through as_strided");
+  }
+  call.Return(call.b.Reshape(call.b.Permute(source, perm), call.type().sizes));
+}
+
 constexpr HandlerRow kRows[] = {
     {"aten._to_copy.default", Convert},
     {"aten._unsafe_view.default", ReshapeToDeclared},
     {"aten.alias.default", Identity},
+    {"aten.as_strided_scatter.default", OverwriteStrided},
     {"aten.broadcast_to.default", ExpandToDeclared},
     {"aten.chunk.default", Split},
     {"aten.clone.default", Identity},

@@ -75,10 +75,26 @@ def drop_constants(result: Any) -> None:
             leaf.constant = None
 
 
+def _overwrites_all(
+    self: torch.Tensor,
+    src: torch.Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
+) -> bool:
+    """True for an as_strided_scatter that replaces every element of a contiguous tensor."""
+    expected = 1
+    for n, step in sorted(zip(size, stride, strict=True), key=lambda pair: pair[1]):
+        if n != 1 and step != expected:
+            return False
+        expected *= n
+    return self.is_contiguous() and self.numel() == expected and not storage_offset
+
+
 def check_op(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     """Refuses calls that no compiled graph may contain."""
     if torch.Tag.inplace_view in op.tags:
         raise CaptureError(f"{op} changes the shape of an existing tensor")
-    if op == torch.ops.aten.as_strided_scatter.default and not overwrites_all(*args, **kwargs):
+    if op == torch.ops.aten.as_strided_scatter.default and not _overwrites_all(*args, **kwargs):
         # It writes by strides of its operand's memory, which the compiler may lay out otherwise.
         raise CaptureError(f"{op} writes through as_strided")

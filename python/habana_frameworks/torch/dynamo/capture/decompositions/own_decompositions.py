@@ -345,15 +345,10 @@ def _zeros(
 OWN: dict[OpOverload, Callable[..., Any]] = {
     _aten._cdist_backward.default: _cdist_backward,
     _aten._cdist_forward.default: _cdist,
-    _aten._efficientzerotensor.default: _zeros,
     _aten._trilinear.default: _trilinear,
     _aten._weight_norm_interface_backward.default: _weight_norm_backward,
-    _aten.as_strided_scatter.default: _as_strided_scatter,
     _aten.conv_tbc.default: _conv_tbc,
-    _aten.diagonal_scatter.default: _diagonal_scatter,
     _aten.grid_sampler_2d.default: grid_sampler_2d,
     _aten.grid_sampler_2d_backward.default: grid_sampler_2d_backward,
-    _aten.index_reduce.default: _index_reduce,
     _aten.multilabel_margin_loss_forward.default: multilabel_margin_loss_forward,
-    _aten.put.default: _put,
 }
