@@ -95,4 +95,18 @@ INDEXED = [
     a("as_strided_scatter.default", h(3, 4), h(2, 2, 3), [2, 2, 3], [6, 1, 2], 0),
 ]
 
-COMPOSITES = [*POINTWISE, *SELECTION, *INDEXED]
+DISTANCES = [
+    a("_cdist_forward.default", f(5, 4), f(3, 4), 2.0, None),
+    a("_cdist_forward.default", f(2, 5, 4), f(2, 3, 4), 2.0, 1),
+    a("_cdist_backward.default", f(5, 3), f(5, 4), f(3, 4), 2.0, f(5, 3)),
+    a("_cdist_backward.default", f(2, 5, 3), f(2, 5, 4), f(2, 3, 4), 2.0, f(2, 5, 3)),
+    a("_trilinear.default", f(4, 3), f(5, 3, 2), f(4, 2), [1, 3], [0], [1, 2], [2, 3]),
+    a("_trilinear.default", h(4, 3), h(5, 3, 2), h(4, 2), [1, 3], [0], [1, 2], [2, 3]),
+    a("_trilinear.default", f(4, 3), f(4, 3), f(4, 3), [], [], [], []),
+    a("conv_tbc.default", f(7, 2, 3), f(3, 3, 4), f(4)),
+    a("conv_tbc.default", h(7, 2, 3), h(2, 3, 4), h(4), 1),
+    a("_weight_norm_interface_backward.default", f(4, 3, 2), f(4, 3, 2), f(4, 1, 1), f(4, 1, 1), 0),
+    a("_weight_norm_interface_backward.default", h(4, 3), h(4, 3), h(1, 3), f(1, 3), 1),
+]
+
+COMPOSITES = [*POINTWISE, *SELECTION, *INDEXED, *DISTANCES]

@@ -1,4 +1,6 @@
 // Matrix products.
+#include <algorithm>
+
 #include "compiler_server/passes/decompose/expression.h"
 
 namespace hpu::compiler {
@@ -84,12 +86,81 @@ void Outer(Call& call) {
   call.Return(call.b.Binary(OpKind::kMul, column, call.Tensor("vec2")));
 }
 
+// Between the dimensions that a call names: x with dimensions of size 1 at them.
+Expr WithDims(Expr x, Dims dims) {
+  Dims sizes = x.sizes();
+  const auto rank = static_cast<int64_t>(sizes.size() + dims.size());
+  for (int64_t& dim : dims) dim = x.call->WrapDim(dim, rank);
+  std::sort(dims.begin(), dims.end());
+  if (x.call->refused()) return x;
+  for (const int64_t dim : dims) {
+    if (dim > static_cast<int64_t>(sizes.size())) {
+      x.call->Refuse("dimension ", dim, " of ", ToText(x.value->type));
+      return x;
+    }
+    sizes.insert(sizes.begin() + dim, 1);
+  }
+  return Reshape(x, sizes);
+}
+
+// _trilinear(i1, i2, i3, expand1, expand2, expand3, sumdim, unroll_dim): the sum of a product of
+// three
+void Trilinear(Call& call) {
+  const auto factor = [&](std::string_view name, std::string_view dims) {
+    return WithDims(Wide(call, call.Tensor(name)), call.Ints(dims));
+  };
+  const Expr product = factor("i1", "expand1") * factor("i2", "expand2") * factor("i3", "expand3");
+  const Dims summed = call.Ints("sumdim");
+  if (call.refused()) return;
+  if (summed.empty()) return Give(call, product);
+  Give(call, Sum(product, call.ReducedDims("sumdim", product.rank()), false));
+}
+
+// x1 [.., P, M] - x2 [.., R, M]: [.., P, R, M]
+Expr Differences(Call& call) {
+  const Expr x1 = In(call, "x1");
+  const Expr x2 = In(call, "x2");
+  if (call.refused() || x1.rank() < 2 || x2.rank() < 2 || call.Float("p") != 2) {
+    call.Refuse("distances of ", ToText(x1.value->type), " by p = ", call.Float("p"));
+    return x1;
+  }
+  return WithDims(x1, {x1.rank() - 1}) - WithDims(x2, {x2.rank() - 2});
+}
+
+// _cdist_forward(x1, x2, p, compute_mode)
+void Distances(Call& call) {
+  const Expr difference = Differences(call);
+  if (call.refused()) return;
+  const Expr square = Sum(difference * difference, {difference.rank() - 1}, false);
+  Give(call, Apply(OpKind::kSqrt, square));
+}
+
+// _cdist_backward(grad, x1, x2, p, distances): of equal points, whose distance has no gradient, 0
+void DistancesBackward(Call& call) {
+  const Expr difference = Differences(call);
+  const Expr distance = In(call, "cdist");
+  if (call.refused()) return;
+  const Expr share = Where(distance == 0.0, 0.0, In(call, "grad") / distance);
+  const Expr each = WithDims(share, {share.rank()}) * difference;
+  if (call.refused()) return;
+  Give(call, Expand(Sum(each, {each.rank() - 2}, false), call.type().sizes));
+}
+
 constexpr HandlerRow kRows[] = {
-    {"aten.addmm.default", Addmm},     {"aten.addmv.default", Addmv},
-    {"aten.baddbmm.default", Baddbmm}, {"aten.bmm.default", Mm},
-    {"aten.dot.default", Dot},         {"aten.linear.default", Linear},
-    {"aten.matmul.default", Matmul},   {"aten.mm.default", Mm},
-    {"aten.mv.default", Mv},           {"aten.outer.default", Outer},
+    {"aten._cdist_backward.default", DistancesBackward},
+    {"aten._cdist_forward.default", Distances},
+    {"aten._trilinear.default", Trilinear},
+
+    {"aten.addmm.default", Addmm},
+    {"aten.addmv.default", Addmv},
+    {"aten.baddbmm.default", Baddbmm},
+    {"aten.bmm.default", Mm},
+    {"aten.dot.default", Dot},
+    {"aten.linear.default", Linear},
+    {"aten.matmul.default", Matmul},
+    {"aten.mm.default", Mm},
+    {"aten.mv.default", Mv},
+    {"aten.outer.default", Outer},
 };
 
 }  // namespace

@@ -9,6 +9,7 @@ namespace {
 constexpr std::string_view kInput = "input";
 constexpr std::string_view kWeight = "weight";
 constexpr std::string_view kBias = "bias";
+constexpr std::string_view kSelf = "self";
 
 // A 1-d convolution is a 2-d one of height 1.
 void AddHeight(Call& call, Value*& x, Value*& weight, ConvWindow& window) {
@@ -145,6 +146,27 @@ void VolumeConvolution(Call& call) {
 void ConvTranspose(Call& call) { EmitConvTranspose(call, ReadWindow(call)); }
 void VolumeConvTranspose(Call& call) { EmitVolumeConv(call, ReadWindow(call), true); }
 
+// conv_tbc(x [T, B, C], weight [K, C, C out], bias, pad): rows with channels last, as the device's
+// images of height 1 have them
+void ConvTimeFirst(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  Value* weight = call.Tensor(kWeight);
+  const int64_t pad = call.Int("pad");
+  if (call.refused() || x->type.rank() != 3 || weight->type.rank() != 3) {
+    return call.Refuse("convolution of ", ToText(x->type));
+  }
+  x = call.b.Permute(x, {1, 0, 2});
+  const Dims sizes = weight->type.sizes;
+  x = call.b.Reshape(x, {x->type.sizes[0], 1, x->type.sizes[1], x->type.sizes[2]});
+  weight = call.b.Reshape(weight, {1, sizes[0], sizes[1], sizes[2]});
+  const ConvWindow window{{1, 1}, {0, 0, pad, pad}, {1, 1}, 1};
+  Value* y = call.b.Emit(OpKind::kConv, {x, weight}, WindowAttrs(window));
+  y = call.b.Binary(OpKind::kAdd, y, call.Tensor(kBias));
+  if (call.refused()) return;
+  y = call.b.Reshape(y, {y->type.sizes[0], y->type.sizes[2], y->type.sizes[3]});
+  call.Return(call.b.Permute(y, {1, 0, 2}));
+}
+
 constexpr HandlerRow kRows[] = {
     {"aten._convolution.default", Convolution, VolumeConvolution},
     {"aten.conv1d.default", Conv},
@@ -153,6 +175,7 @@ constexpr HandlerRow kRows[] = {
     {"aten.conv2d.padding", ConvPadding},
     {"aten.conv3d.default", Conv, VolumeConv},
     {"aten.conv3d.padding", ConvPadding, VolumeConvPadding},
+    {"aten.conv_tbc.default", ConvTimeFirst},
     {"aten.conv_transpose1d.default", ConvTranspose},
     {"aten.conv_transpose2d.input", ConvTranspose},
     {"aten.conv_transpose3d.input", ConvTranspose, VolumeConvTranspose},

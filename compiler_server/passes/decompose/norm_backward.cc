@@ -168,7 +168,25 @@ void GroupNormBackward(Call& call) {
   GiveMasked(call, {rest * scale, Sum(grad * x, own), Sum(grad, own)});
 }
 
+// _weight_norm_interface_backward(grad, v, g, norms, dim) of w = v * (g / |v|), a norm for each
+// place in `dim`. The CPU kernel, which an eager step would call, takes every operand as contiguous
+// without looking.
+void WeightNormBackward(Call& call) {
+  const Expr grad = In(call, "grad_w");
+  const Expr v = In(call, "saved_v");
+  const Expr norms = In(call, "saved_norms");
+  const int64_t dim = call.Int("dim");
+  Dims others;
+  for (int64_t d = 0; d < v.rank(); ++d) {
+    if (d != dim) others.push_back(d);
+  }
+  const Expr along = Sum(grad * v, others) / norms;
+  const Expr scale = In(call, "saved_g") / norms;
+  Give(call, {scale * (grad - v * (along / norms)), along});
+}
+
 constexpr HandlerRow kRows[] = {
+    {"aten._weight_norm_interface_backward.default", WeightNormBackward},
     {"aten._fused_rms_norm_backward.default", RmsNormBackward},
     {"aten._log_softmax_backward_data.default", LogSoftmaxBackward},
     {"aten._softmax_backward_data.default", SoftmaxBackward},

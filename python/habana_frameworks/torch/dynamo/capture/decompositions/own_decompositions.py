@@ -6,7 +6,7 @@ means that the op stays as it is for these arguments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -343,11 +343,6 @@ def _zeros(
 
 
 OWN: dict[OpOverload, Callable[..., Any]] = {
-    _aten._cdist_backward.default: _cdist_backward,
-    _aten._cdist_forward.default: _cdist,
-    _aten._trilinear.default: _trilinear,
-    _aten._weight_norm_interface_backward.default: _weight_norm_backward,
-    _aten.conv_tbc.default: _conv_tbc,
     _aten.grid_sampler_2d.default: grid_sampler_2d,
     _aten.grid_sampler_2d_backward.default: grid_sampler_2d_backward,
     _aten.multilabel_margin_loss_forward.default: multilabel_margin_loss_forward,
