@@ -109,4 +109,10 @@ DISTANCES = [
     a("_weight_norm_interface_backward.default", h(4, 3), h(4, 3), h(1, 3), f(1, 3), 1),
 ]
 
-COMPOSITES = [*POINTWISE, *SELECTION, *INDEXED, *DISTANCES]
+MARGINS = [
+    a("multilabel_margin_loss_forward.default", x, target, reduction)
+    for reduction in (0, 1, 2)
+    for x, target in ((f(4, 5), i(4, 5)), (f(5), i(5)))
+]
+
+COMPOSITES = [*POINTWISE, *SELECTION, *INDEXED, *DISTANCES, *MARGINS]

@@ -19,13 +19,13 @@ int64_t ReductionOf(Call& call) {
 }
 
 // Element losses as the call reduces them.
-void GiveReduced(Call& call, Expr loss) {
+Expr Reduced(Call& call, Expr loss) {
   const int64_t reduction = ReductionOf(call);
   const Dims all = Call::AllDims(loss.rank());
-  if (reduction == kMean) loss = Mean(loss, all, false);
-  if (reduction == kSum) loss = Sum(loss, all, false);
-  Give(call, loss);
+  if (reduction == kMean) return Mean(loss, all, false);
+  return reduction == kSum ? Sum(loss, all, false) : loss;
 }
+void GiveReduced(Call& call, Expr loss) { Give(call, Reduced(call, loss)); }
 
 // The gradient that reaches each element.
 Expr ElementGradient(Call& call) {
@@ -184,6 +184,45 @@ void NllLossBackward(Call& call) {
   Give(call, Where(chosen & valid, each, 0.0));
 }
 
+// multilabel_margin_loss_forward(scores, target, reduction): the sum over labels l and other
+// classes c of max(0, 1 - (x[l] - x[c])) / classes. Labels end at the first -1; the second result
+// marks their classes.
+void MultilabelMarginLoss(Call& call) {
+  const Expr x = In(call, kSelf);
+  const Expr target{&call, call.b.Cast(call.Tensor(kTarget), DType::kI32)};
+  const int64_t last = x.rank() - 1;
+  if (call.refused() || last < 0 || x.value->type.elements() == 0 || target.sizes() != x.sizes()) {
+    return call.Refuse("labels of ", ToText(x.value->type));
+  }
+  const int64_t classes = x.sizes()[last];
+  const auto beside = [](Expr y) {  // a dimension of classes behind that of y
+    Dims sizes = y.sizes();
+    sizes.push_back(1);
+    return Reshape(y, sizes);
+  };
+  const auto across = [](Expr y) {  // the same before
+    Dims sizes = y.sizes();
+    sizes.insert(sizes.end() - 1, 1);
+    return Reshape(y, sizes);
+  };
+  const Expr place{&call, call.b.Iota(0, 1, DType::kI32, classes)};
+  const Expr ends = Where(target < 0.0, place, static_cast<double>(classes));
+  const Expr end{&call, call.b.Reduce(OpKind::kReduceMin, ends.value, {last}, true)};
+  const Expr is_label = place < end;
+  const Expr label = Where(is_label, target, 0.0);
+  const Expr hits = Cast((beside(label) == place) & beside(is_label), DType::kI32);
+  const Expr is_target =
+      Expr{&call, call.b.Reduce(OpKind::kReduceMax, hits.value, {last}, false)} > 0.0;
+  const Expr score{
+      &call, call.b.Emit(OpKind::kGatherElements, {x.value, label.value}, {{AttrKey::kDim, last}})};
+  const Expr margin = Max(1.0 - beside(score) + across(x), 0);
+  const Expr counts = beside(is_label) & across(Apply(OpKind::kLogicalNot, is_target));
+  if (call.refused()) return;
+  const Expr each = Sum(Where(counts, margin, 0.0), {last, last + 1}, false);
+  const Expr loss = Reduced(call, each / static_cast<double>(classes));
+  Give(call, {loss, Cast(is_target, DType::kF32)});
+}
+
 constexpr HandlerRow kRows[] = {
     {"aten.binary_cross_entropy.default", BinaryCrossEntropy},
     {"aten.binary_cross_entropy_backward.default", BinaryCrossEntropyBackward},
@@ -192,6 +231,7 @@ constexpr HandlerRow kRows[] = {
     {"aten.huber_loss_backward.default", HuberLossBackward},
     {"aten.mse_loss.default", MseLoss},
     {"aten.mse_loss_backward.default", MseLossBackward},
+    {"aten.multilabel_margin_loss_forward.default", MultilabelMarginLoss},
     {"aten.nll_loss2d_backward.default", NllLossBackward},
     {"aten.nll_loss2d_forward.default", NllLoss},
     {"aten.nll_loss_backward.default", NllLossBackward},

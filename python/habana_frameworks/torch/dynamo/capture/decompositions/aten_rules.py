@@ -336,6 +336,7 @@ ATEN_RULES = frozenset(
         "aten.mse_loss_backward.default",
         "aten.mul.Scalar",
         "aten.mul.Tensor",
+        "aten.multilabel_margin_loss_forward.default",
         "aten.mv.default",
         "aten.nan_to_num.default",
         "aten.narrow.default",

@@ -13,7 +13,6 @@ import torch
 
 from ....torch_compat.ops import OpOverload
 from .grid_sampling import grid_sampler_2d, grid_sampler_2d_backward
-from .margin_losses import multilabel_margin_loss_forward
 
 _aten: Any = torch.ops.aten
 
@@ -345,5 +344,4 @@ def _zeros(
 OWN: dict[OpOverload, Callable[..., Any]] = {
     _aten.grid_sampler_2d.default: grid_sampler_2d,
     _aten.grid_sampler_2d_backward.default: grid_sampler_2d_backward,
-    _aten.multilabel_margin_loss_forward.default: multilabel_margin_loss_forward,
 }
