@@ -20,7 +20,8 @@ const std::unordered_map<std::string_view, HandlerRow>& Handlers() {
                             WindowBackwardRows(), IndexBackwardRows(),    ConvBackwardRows(),
                             ForeachRows(),        NormBackwardRows(),     PointwiseBackwardRows(),
                             RandomRows(),         QuantizeRows(),         QuantizedWeightRows(),
-                            VolumePoolRows(),     PointwiseSpecialRows(), SelectionRows()}) {
+                            VolumePoolRows(),     PointwiseSpecialRows(), SelectionRows(),
+                            GridSampleRows()}) {
       for (const HandlerRow& row : rows) {
         HPU_CHECK(map->emplace(row.target, row).second, "two handlers for one ATen target");
       }

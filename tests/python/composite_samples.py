@@ -115,4 +115,16 @@ MARGINS = [
     for x, target in ((f(4, 5), i(4, 5)), (f(5), i(5)))
 ]
 
-COMPOSITES = [*POINTWISE, *SELECTION, *INDEXED, *DISTANCES, *MARGINS]
+SAMPLED = [
+    case
+    for mode in (0, 1)
+    for padding in (0, 1)
+    for align in (True, False)
+    for case in (
+        a("grid_sampler_2d.default", f(2, 3, 4, 5), f(2, 3, 2, 2), mode, padding, align),
+        a("grid_sampler_2d_backward.default", f(2, 3, 3, 2), f(2, 3, 4, 5), f(2, 3, 2, 2),
+          mode, padding, align, [True, True]),
+    )
+]  # fmt: skip
+
+COMPOSITES = [*POINTWISE, *SELECTION, *INDEXED, *DISTANCES, *MARGINS, *SAMPLED]

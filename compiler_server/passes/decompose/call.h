@@ -129,6 +129,7 @@ std::span<const HandlerRow> WindowRows();
 std::span<const HandlerRow> VolumePoolRows();
 std::span<const HandlerRow> PointwiseSpecialRows();
 std::span<const HandlerRow> SelectionRows();
+std::span<const HandlerRow> GridSampleRows();
 std::span<const HandlerRow> RecurrentRows();
 std::span<const HandlerRow> PointwiseBackwardRows();
 std::span<const HandlerRow> NormBackwardRows();

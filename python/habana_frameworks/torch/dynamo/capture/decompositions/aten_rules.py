@@ -243,6 +243,8 @@ ATEN_RULES = frozenset(
         "aten.gelu_backward.default",
         "aten.glu.default",
         "aten.glu_backward.default",
+        "aten.grid_sampler_2d.default",
+        "aten.grid_sampler_2d_backward.default",
         "aten.group_norm.default",
         "aten.gru.input",
         "aten.gt.Scalar",

@@ -1,5 +1,5 @@
-"""Decompositions of the ATen ops for which the compile server has no rule: PyTorch's own, and those
-that it lacks.
+"""PyTorch's decompositions of the ATen ops for which the compile server has no rule: a fallback,
+which the report names. ATen calls are taken apart in the server (passes/decompose).
 
 A decomposition is used if it ends in ops that the server knows (recorder.py); any other op stays as
 it is and runs eagerly.
@@ -16,7 +16,6 @@ from ....torch_compat import features
 from ....torch_compat.ops import OpOverload
 from ...fingerprints.function_text import is_foreign
 from .aten_rules import ATEN_RULES
-from .own_decompositions import OWN
 
 _table: Any = None  # PyTorch's decompositions; graphs of known ops never need it
 
@@ -34,8 +33,6 @@ def find_decomposition(op: OpOverload) -> Callable[..., Any] | None:
     there is no such function."""
     if op.namespace != "aten" or str(op) in ATEN_RULES:
         return None
-    if op in OWN:
-        return OWN[op]
     if op._can_decompose():
         decompose: Callable[..., Any] = op.decompose
         return decompose
