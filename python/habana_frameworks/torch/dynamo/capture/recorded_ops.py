@@ -14,7 +14,6 @@ from ...internal.registrations import overridden
 from ...torch_compat.fakes import FakeTensor
 from ...torch_compat.ops import OpOverload
 from ...torch_compat.trees import tree_leaves
-from .decompositions.own_decompositions import overwrites_all
 from .wire import CaptureError
 
 
