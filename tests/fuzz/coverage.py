@@ -49,6 +49,18 @@ _TRAINING = """
 _QUANTISED = """
     composite dequantize, composite quantize
 """
+_SAMPLED = """
+    composite adaptive_avg_pool_3d, composite adaptive_max_pool_3d, composite addr
+    composite avg_pool_3d, composite broadcast_tensors, composite cdist, composite channel_shuffle
+    composite conv_tbc, composite copysign, composite cross, composite diag_embed
+    composite diagonal_scatter, composite dist, composite eye, composite fmax, composite fmin
+    composite grid_sample, composite histc, composite index_reduce, composite ldexp
+    composite logaddexp2, composite masked_scatter, composite max_pool_3d
+    composite multilabel_margin_loss, composite put, composite repeat_interleave_tensor
+    composite rot90, composite round_decimals, composite rrelu, composite searchsorted
+    composite take, composite trace, composite triangle_indices, composite trilinear
+    composite unfold_copy, composite view_copy, composite xlog1py
+"""
 EXCLUDED = {
     name.strip(): reason
     for names, reason in (
@@ -57,6 +69,7 @@ EXCLUDED = {
             "its numbers are not those of CPU eager: tests/python/ops/test_random.py",
         ),
         (_TRAINING, "training: tests/python/backward_samples.py"),
+        (_SAMPLED, "PyTorch's samples: tests/python/ops/test_operator_samples.py"),
         (_QUANTISED, "only quantizers make such graphs: tests/python/ops/test_quantized.py"),
     )
     for line in names.strip().splitlines()

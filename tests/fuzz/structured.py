@@ -29,6 +29,7 @@ REDUCTIONS = (
     "torch.linalg.vector_norm({x}, 3.0, dim={d})",
     "torch.linalg.vector_norm({x}, float('inf'), dim={d})",
     "torch.ops.aten.norm.Scalar({x}, 2)",
+    "torch.nansum({x}, dim={dims}, keepdim={keep})",
     "torch.ops.aten.norm.ScalarOpt_dim({x}, 2, [{d}], True)",
 )
 # For an exact value.
@@ -50,6 +51,9 @@ EXACT_REDUCTIONS = (
     "torch.sort({x}, stable=True, dim={d}, descending={keep})[1]",
     "torch.argsort({x}, dim={d}, stable=True)",
     "torch.cumsum({x} > 0, dim={d})",
+    "torch.count_nonzero({x} > 0)",
+    "torch.kthvalue({x}, {k}, dim={d})[0]",
+    "torch.median({x}, dim={d})[0]",
 )
 # Over one dimension with several elements.
 NORMALISING = (

@@ -127,4 +127,64 @@ SAMPLED = [
     )
 ]  # fmt: skip
 
-COMPOSITES = [*POINTWISE, *SELECTION, *INDEXED, *DISTANCES, *MARGINS, *SAMPLED]
+FROM_PYTORCH = [  # PyTorch's Python took these apart
+    *(a(f"{name}.default", f(3, 5)) for name in ("deg2rad", "rad2deg", "isneginf", "isposinf")),
+    *(a(f"{name}.default", i(5)) for name in ("deg2rad", "isposinf", "special_entr")),
+    a("special_entr.default", h(9)),
+    *(
+        a(f"{name}.default", x(3, 5), x(5))
+        for name in ("heaviside", "logaddexp2", "special_xlog1py")
+        for x in (f, h)
+    ),
+    a("ldexp.Tensor", f(3, 5), i(5)),
+    a("ldexp.Tensor", h(3, 5), h(5)),
+    *(a("nansum.default", x(3, 5), [1]) for x in (f, h, i)),
+    a("nansum.default", f(3, 5), None, dtype=torch.float32),
+    a("count_nonzero.default", f(3, 5)),
+    a("count_nonzero.default", i(3, 5), 1),
+    a("count_nonzero.dim_IntList", b(3, 5), [0]),
+    *(a("dist.default", f(3, 5), f(5), p) for p in (1, 2, 3, float("inf"))),
+    a("vdot.default", f(5), f(5)),
+    a("addr.default", f(3, 4), f(3), f(4), beta=0.5, alpha=2),
+    a("addr.default", i(3, 4), i(3), i(4)),
+    a("addr.default", h(4), h(3), h(4), beta=0),
+    a("linalg_cross.default", f(4, 3), f(4, 3)),
+    a("linalg_cross.default", i(1, 3, 2), i(4, 3, 2), dim=1),
+    *(a("take.default", x(3, 4), i(2, 5)) for x in (f, i)),
+    a("diag_embed.default", f(2, 3)),
+    a("diag_embed.default", f(2, 3), 1, 0, 2),
+    a("diag_embed.default", b(3), -2),
+    *(a("trace.default", x(4, 3)) for x in (f, h, i)),
+    *(a("eye.default", 4, dtype=dtype) for dtype in (None, torch.int64, torch.bool)),
+    a("eye.m", 3, 5),
+    *(a("rot90.default", f(2, 3, 4), turns, [0, 2]) for turns in (-1, 0, 1, 2, 3)),
+    a("channel_shuffle.default", f(2, 6, 3, 2), 3),
+    a("broadcast_tensors.default", [f(3, 1), i(4)]),
+    a("unfold_copy.default", f(2, 9, 3), 1, 4, 2),
+    a("alias_copy.default", f(3)),
+    a("expand_copy.default", f(3, 1), [2, 3, 4]),
+    a("narrow_copy.default", f(5, 2), 0, 1, 3),
+    a("permute_copy.default", f(2, 3, 4), [2, 0, 1]),
+    a("select_copy.int", f(3, 4), 1, -1),
+    a("slice_copy.Tensor", f(5, 6), 1, 1, -1, 2),
+    a("split_copy.Tensor", f(5, 2), 2),
+    a("split_with_sizes_copy.default", f(5, 2), [1, 4]),
+    a("squeeze_copy.default", f(1, 3, 1)),
+    a("squeeze_copy.dim", f(1, 3, 1), 0),
+    a("t_copy.default", f(2, 3)),
+    a("transpose_copy.int", f(2, 3, 4), 0, -1),
+    a("unbind_copy.int", f(3, 2)),
+    a("unsqueeze_copy.default", f(3), -1),
+    a("view_copy.default", f(3, 4), [2, 6]),
+    a("diagonal_copy.default", f(3, 4, 5), 1, 0, 2),
+]
+
+COMPOSITES = [
+    *POINTWISE,
+    *SELECTION,
+    *INDEXED,
+    *DISTANCES,
+    *MARGINS,
+    *SAMPLED,
+    *FROM_PYTORCH,
+]

@@ -76,7 +76,7 @@ void Addmv(Call& call) { AddProduct(call, "mat", "vec"); }
 void Baddbmm(Call& call) { AddProduct(call, "batch1", "batch2"); }
 
 void Dot(Call& call) {
-  const Expr terms = Wide(call, call.Tensor(kSelf)) * Wide(call, call.Tensor("tensor"));
+  const Expr terms = Wide(call, call.Tensor(kSelf)) * Wide(call, call.Tensor(call.name(1)));
   Give(call, Sum(terms, {0}, false));
 }
 
@@ -146,21 +146,50 @@ void DistancesBackward(Call& call) {
   Give(call, Expand(Sum(each, {each.rank() - 2}, false), call.type().sizes));
 }
 
+// addr(x, vec1, vec2, beta, alpha): beta = 0 ignores x, even if it holds NaN.
+void Addr(Call& call) {
+  if (call.dtype() == DType::kBool) return call.Refuse("arithmetic on booleans");
+  const Expr row = Wide(call, call.Tensor("vec2"));
+  const Expr column = Wide(call, call.Tensor("vec1"));
+  const Expr product = Reshape(column, {column.sizes()[0], 1}) * row * call.Float("alpha");
+  const double beta = call.Float("beta");
+  if (beta == 0) return Give(call, product);
+  Give(call, product + Wide(call, call.Tensor(kSelf)) * beta);
+}
+
+// linalg_cross(x, y, dim)
+void Cross(Call& call) {
+  const int64_t dim = call.Dim("dim", call.type().rank());
+  if (call.refused() || call.type().sizes[dim] != 3) return call.Refuse("no vectors of three");
+  const auto part = [&](std::string_view name, int64_t i) {
+    const Expr x = Expand(Wide(call, call.Tensor(name)), call.type().sizes);
+    return Slice(x, dim, i % 3, i % 3 + 1);
+  };
+  std::vector<Value*> parts;
+  for (int64_t i = 0; i < 3; ++i) {
+    const Expr first = part(kSelf, i + 1) * part("other", i + 2);
+    parts.push_back((first - part(kSelf, i + 2) * part("other", i + 1)).value);
+  }
+  Give(call, {&call, call.b.Concat(std::move(parts), dim)});
+}
+
 constexpr HandlerRow kRows[] = {
     {"aten._cdist_backward.default", DistancesBackward},
     {"aten._cdist_forward.default", Distances},
     {"aten._trilinear.default", Trilinear},
-
     {"aten.addmm.default", Addmm},
     {"aten.addmv.default", Addmv},
+    {"aten.addr.default", Addr},
     {"aten.baddbmm.default", Baddbmm},
     {"aten.bmm.default", Mm},
     {"aten.dot.default", Dot},
+    {"aten.linalg_cross.default", Cross},
     {"aten.linear.default", Linear},
     {"aten.matmul.default", Matmul},
     {"aten.mm.default", Mm},
     {"aten.mv.default", Mv},
     {"aten.outer.default", Outer},
+    {"aten.vdot.default", Dot},
 };
 
 }  // namespace

@@ -260,18 +260,26 @@ void OneHot(Call& call) {
   call.Return(call.b.Cast(equal, call.dtype()));
 }
 
+// take(x, index): from x as one row
+void Take(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  const int64_t count = x->type.elements();
+  Value* index = WrapIndex(call, call.Tensor("index"), count);
+  call.Return(call.b.Gather(call.b.Reshape(x, {count}), index, 0));
+}
+
 constexpr HandlerRow kRows[] = {
+    {"aten._index_put_impl.default", IndexPut},
+    {"aten._unsafe_index.Tensor", IndexTensor},
+    {"aten._unsafe_index_put.default", IndexPut},
     {"aten.argsort.default", Argsort},
     {"aten.embedding.default", Embedding},
     {"aten.gather.default", GatherElements},
     {"aten.index.Tensor", IndexTensor},
     {"aten.index_copy.default", IndexCopy},
-    {"aten._index_put_impl.default", IndexPut},
-    {"aten._unsafe_index.Tensor", IndexTensor},
-    {"aten._unsafe_index_put.default", IndexPut},
-    {"aten.index_put.default", IndexPut},
     {"aten.index_fill.int_Scalar", IndexFill},
     {"aten.index_fill.int_Tensor", IndexFill},
+    {"aten.index_put.default", IndexPut},
     {"aten.index_select.default", IndexSelect},
     {"aten.one_hot.default", OneHot},
     {"aten.put.default", Put},
@@ -279,6 +287,7 @@ constexpr HandlerRow kRows[] = {
     {"aten.scatter.value", ScatterValue},
     {"aten.sort.default", Sort},
     {"aten.sort.stable", Sort},
+    {"aten.take.default", Take},
     {"aten.topk.default", Topk},
 };
 

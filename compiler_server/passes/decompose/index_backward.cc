@@ -291,9 +291,29 @@ void DiagonalScatter(Call& call) {
   GiveDiagonal(call, call.b.Cast(call.Tensor("src"), call.dtype()), x->type.sizes, x);
 }
 
+// diag_embed(x, offset, dim1, dim2)
+void DiagonalEmbed(Call& call) {
+  GiveDiagonal(call, call.Tensor(kSelf), call.type().sizes, nullptr);
+}
+
+// trace(x): the sum of the diagonal of a matrix
+void Trace(Call& call) {
+  const Expr x = Wide(call, call.Tensor(kSelf));
+  if (call.refused() || x.rank() != 2 || NumElements(x.sizes()) == 0) {
+    return call.Refuse("trace of ", ToText(x.value->type));
+  }
+  const int64_t columns = x.sizes()[1];
+  const int64_t last = (std::min(x.sizes()[0], columns) - 1) * (columns + 1);
+  const Expr row = Reshape(x, {NumElements(x.sizes())});
+  const Expr diagonal = Cast(Slice(row, 0, 0, last + 1, columns + 1), WidenedFloat(call.dtype()));
+  Give(call, Sum(diagonal, {0}, false));
+}
+
 constexpr HandlerRow kRows[] = {
+    {"aten.diag_embed.default", DiagonalEmbed},
     {"aten.diagonal.default", Diagonal},
     {"aten.diagonal_backward.default", DiagonalBackward},
+    {"aten.diagonal_copy.default", Diagonal},
     {"aten.diagonal_scatter.default", DiagonalScatter},
     {"aten.embedding_dense_backward.default", EmbeddingBackward},
     {"aten.index_add.default", IndexAdd},
@@ -303,6 +323,7 @@ constexpr HandlerRow kRows[] = {
     {"aten.scatter_reduce.two", ScatterReduce},
     {"aten.select_backward.default", SelectBackward},
     {"aten.slice_backward.default", SliceBackward},
+    {"aten.trace.default", Trace},
 };
 
 }  // namespace

@@ -219,7 +219,9 @@ void MultilabelMarginLoss(Call& call) {
   const Expr counts = beside(is_label) & across(Apply(OpKind::kLogicalNot, is_target));
   if (call.refused()) return;
   const Expr each = Sum(Where(counts, margin, 0.0), {last, last + 1}, false);
-  const Expr loss = Reduced(call, each / static_cast<double>(classes));
+  Expr loss = Reduced(call, each / static_cast<double>(classes));
+  // Of a single row PyTorch's kernel gives a 0-d loss, and what traces graphs says one of size 1.
+  if (last == 0) loss = Reshape(loss, call.type().sizes);
   Give(call, {loss, Cast(is_target, DType::kF32)});
 }
 

@@ -127,17 +127,54 @@ void Roll(Call& call) {
   call.Return(flat ? call.b.Reshape(x, call.type().sizes) : x);
 }
 
-void Flip(Call& call) {
-  Value* x = call.Tensor(kSelf);
-  for (int64_t dim : call.Ints("dims")) {
+Value* Flipped(Call& call, Value* x, const Dims& dims) {
+  for (int64_t dim : dims) {
     dim = call.WrapDim(dim, x->type.rank());
-    if (call.refused()) return;
+    if (call.refused()) return x;
     const int64_t size = x->type.sizes[dim];
     if (size < 2) continue;
     Value* backwards = call.b.Iota(static_cast<double>(size - 1), -1, DType::kI32, size);
     x = call.b.Gather(x, backwards, dim);
   }
-  call.Return(x);
+  return x;
+}
+void Flip(Call& call) { call.Return(Flipped(call, call.Tensor(kSelf), call.Ints("dims"))); }
+
+// rot90(x, k, dims)
+void QuarterTurns(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  Dims dims = call.Ints("dims");
+  if (dims.size() != 2) return call.Refuse("no plane to turn in");
+  for (int64_t& dim : dims) dim = call.WrapDim(dim, x->type.rank());
+  const int64_t turns = ((call.Int("k") % 4) + 4) % 4;
+  if (call.refused()) return;
+  if (turns == 0) return call.Return(x);
+  if (turns == 2) return call.Return(Flipped(call, x, dims));
+  Dims perm = Call::AllDims(x->type.rank());
+  std::swap(perm[dims[0]], perm[dims[1]]);
+  call.Return(call.b.Permute(Flipped(call, x, {dims[turns == 1 ? 1 : 0]}), perm));
+}
+
+// channel_shuffle(x, groups): [N, groups * C, ..] -> [N, C * groups, ..]
+void ChannelShuffle(Call& call) {
+  Value* x = call.Tensor(kSelf);
+  const Dims sizes = x->type.sizes;
+  const int64_t groups = call.Int("groups");
+  if (call.refused() || sizes.size() < 3 || groups < 1 || sizes[1] % groups != 0) {
+    return call.Refuse("channels of ", ToText(x->type), " in ", groups, " groups");
+  }
+  x = call.b.Reshape(
+      x, {sizes[0], groups, sizes[1] / groups, NumElements(std::span(sizes).subspan(2))});
+  call.Return(call.b.Reshape(call.b.Permute(x, {0, 2, 1, 3}), sizes));
+}
+
+// broadcast_tensors(tensors): each in the declared sizes
+void BroadcastTensors(Call& call) {
+  std::vector<Value*> results;
+  for (Value* x : call.Tensors("tensors")) {
+    results.push_back(call.b.Expand(x, call.type(results.size()).sizes));
+  }
+  call.Return(std::move(results));
 }
 
 // Elements whose column - row is on the wanted side of the diagonal.
@@ -210,7 +247,9 @@ void PixelShuffle(Call& call) {
 }
 
 constexpr HandlerRow kRows[] = {
+    {"aten.broadcast_tensors.default", BroadcastTensors},
     {"aten.cat.default", Cat},
+    {"aten.channel_shuffle.default", ChannelShuffle},
     {"aten.concat.default", Cat},
     {"aten.constant_pad_nd.default", ConstantPad},
     {"aten.flip.default", Flip},
@@ -219,6 +258,7 @@ constexpr HandlerRow kRows[] = {
     {"aten.repeat.default", Repeat},
     {"aten.repeat_interleave.self_int", RepeatInterleave},
     {"aten.roll.default", Roll},
+    {"aten.rot90.default", QuarterTurns},
     {"aten.select_scatter.default", SelectScatter},
     {"aten.slice_scatter.default", SliceScatter},
     {"aten.stack.default", Stack},

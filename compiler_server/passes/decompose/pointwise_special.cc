@@ -1,5 +1,6 @@
 // Pointwise calls about signs, NaN and digits of numbers.
 #include <cmath>
+#include <limits>
 
 #include "compiler_server/passes/decompose/expression.h"
 
@@ -75,14 +76,79 @@ void Rrelu(Call& call) {
                call.Tensor("noise")});
 }
 
+// An argument in the type that the result's formula is calculated in.
+Expr Argument(Call& call, std::string_view name) {
+  return {&call, call.Operand(name, WidenedFloat(call.dtype()))};
+}
+
+constexpr double kDegree = 0.017453292519943295769236907684886;
+void DegreesToRadians(Call& call) { Give(call, Argument(call, kSelf) * kDegree); }
+void RadiansToDegrees(Call& call) { Give(call, Argument(call, kSelf) * (1 / kDegree)); }
+
+// Integers are never infinite.
+void Equals(Call& call, double value) {
+  const Expr x{&call, call.Tensor(kSelf)};
+  if (IsFloat(x.dtype())) return Give(call, x == value);
+  call.Return(call.b.Full(0, DType::kBool, x.sizes()));
+}
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+void IsNegativeInfinity(Call& call) { Equals(call, -kInfinity); }
+void IsPositiveInfinity(Call& call) { Equals(call, kInfinity); }
+
+// heaviside(x, values): 0 below 0 and of NaN, 1 above it, `values` there
+void Heaviside(Call& call) {
+  const Expr x{&call, call.Operand(kSelf, call.dtype())};
+  const Expr values{&call, call.Operand("values", call.dtype())};
+  Give(call, Where(x == 0.0, values, Cast(x > 0.0, call.dtype())));
+}
+
+// -x log(x), 0 at 0, -inf below it
+void Entropy(Call& call) {
+  const Expr x = Argument(call, kSelf);
+  const Expr inside = Where(x == 0.0, 0.0, -(x * Log(x)));
+  Give(call, Where(x < 0.0, -kInfinity, inside));
+}
+
+// x log1p(y), 0 where x is and y is a number
+void XLog1p(Call& call) {
+  const Expr x = Argument(call, kSelf);
+  const Expr y = Argument(call, kOther);
+  const Expr product = x * Apply(OpKind::kLog1p, y);
+  Give(call, Where((x == 0.0) & (y == y), 0.0, product));
+}
+
+// x * 2 ^ other
+void LoadExponent(Call& call) {
+  Give(call, Argument(call, kSelf) * Apply(OpKind::kExp2, Argument(call, kOther)));
+}
+
+// log2(2 ^ x + 2 ^ y)
+void LogAddExp2(Call& call) {
+  const Expr x = Argument(call, kSelf);
+  const Expr y = Argument(call, kOther);
+  // Equal infinities have no gap.
+  const Expr gap = Where(x == y, 0.0, Abs(x - y));
+  const Expr rest = Apply(OpKind::kLog2, Apply(OpKind::kExp2, -gap) + 1.0);
+  Give(call, Apply(OpKind::kMax, x, y) + rest);
+}
+
 constexpr HandlerRow kRows[] = {
     {"aten.__lshift__.Scalar", ShiftLeft},
     {"aten.__rshift__.Scalar", ShiftRight},
     {"aten.copysign.Tensor", Copysign},
+    {"aten.deg2rad.default", DegreesToRadians},
     {"aten.fmax.default", Fmax},
     {"aten.fmin.default", Fmin},
+    {"aten.heaviside.default", Heaviside},
+    {"aten.isneginf.default", IsNegativeInfinity},
+    {"aten.isposinf.default", IsPositiveInfinity},
+    {"aten.ldexp.Tensor", LoadExponent},
+    {"aten.logaddexp2.default", LogAddExp2},
+    {"aten.rad2deg.default", RadiansToDegrees},
     {"aten.round.decimals", RoundDecimals},
     {"aten.rrelu_with_noise_functional.default", Rrelu},
+    {"aten.special_entr.default", Entropy},
+    {"aten.special_xlog1py.default", XLog1p},
 };
 
 }  // namespace

@@ -121,8 +121,7 @@ void StdMean(Call& call) {
 }
 
 // (sum |x|^p)^(1/p) and its limits.
-void EmitNorm(Call& call, double order, const Dims& dims, bool keepdim) {
-  const Expr x{&call, call.b.Cast(call.Tensor(kSelf), Widened(call.dtype()))};
+void EmitNorm(Call& call, Expr x, double order, const Dims& dims, bool keepdim) {
   const auto reduced = [&](OpKind op, Expr terms) {
     return Expr{&call, call.b.Reduce(op, terms.value, dims, keepdim)};
   };
@@ -136,16 +135,41 @@ void EmitNorm(Call& call, double order, const Dims& dims, bool keepdim) {
   const Expr sum = reduced(OpKind::kReduceSum, Apply(OpKind::kPow, size, order));
   Give(call, Apply(OpKind::kPow, sum, 1 / order));
 }
+Expr InWide(Call& call, std::string_view name) {
+  return {&call, call.b.Cast(call.Tensor(name), Widened(call.dtype()))};
+}
 void VectorNorm(Call& call) {
   const Dims dims = call.ReducedDims("dim", call.Tensor(kSelf)->type.rank());
-  EmitNorm(call, call.Float("ord"), dims, call.Bool("keepdim"));
+  EmitNorm(call, InWide(call, kSelf), call.Float("ord"), dims, call.Bool("keepdim"));
 }
 void NormDim(Call& call) {
   const Dims dims = call.ReducedDims("dim", call.Tensor(kSelf)->type.rank());
-  EmitNorm(call, call.Float("p", 2), dims, call.Bool("keepdim"));
+  EmitNorm(call, InWide(call, kSelf), call.Float("p", 2), dims, call.Bool("keepdim"));
 }
 void NormScalar(Call& call) {
-  EmitNorm(call, call.Float("p", 2), Call::AllDims(call.Tensor(kSelf)->type.rank()), false);
+  EmitNorm(call, InWide(call, kSelf), call.Float("p", 2),
+           Call::AllDims(call.Tensor(kSelf)->type.rank()), false);
+}
+
+// dist(x, y, p): the norm of the difference
+void Distance(Call& call) {
+  const Expr difference = InWide(call, kSelf) - InWide(call, "other");
+  EmitNorm(call, difference, call.Float("p"), Call::AllDims(difference.rank()), false);
+}
+
+// nansum(x, dim, keepdim)
+void NanSum(Call& call) {
+  Expr x{&call, call.Tensor(kSelf)};
+  const Dims dims = call.ReducedDims(kDim, x.rank());
+  if (IsFloat(x.dtype())) x = Where(Apply(OpKind::kIsnan, x), 0.0, x);
+  Give(call, Sum(Cast(x, WidenedFloat(call.dtype())), dims, call.Bool(kKeepdim)));
+}
+
+// count_nonzero(x, dim)
+void CountNonzero(Call& call) {
+  const Expr truth{&call, call.b.Cast(call.Tensor(kSelf), DType::kBool)};
+  const Dims dims = call.ReducedDims(kDim, truth.rank());
+  Give(call, Sum(Cast(truth, call.dtype()), dims, false));
 }
 
 void LogSumExp(Call& call) {
@@ -178,8 +202,11 @@ constexpr HandlerRow kRows[] = {
     {"aten.any.dims", AnyDim},
     {"aten.argmax.default", Argmax},
     {"aten.argmin.default", Argmin},
+    {"aten.count_nonzero.default", CountNonzero},
+    {"aten.count_nonzero.dim_IntList", CountNonzero},
     {"aten.cumprod.default", Cumprod},
     {"aten.cumsum.default", Cumsum},
+    {"aten.dist.default", Distance},
     {"aten.linalg_vector_norm.default", VectorNorm},
     {"aten.logsumexp.default", LogSumExp},
     {"aten.max.default", MaxAll},
@@ -188,6 +215,7 @@ constexpr HandlerRow kRows[] = {
     {"aten.mean.dim", Mean},
     {"aten.min.default", MinAll},
     {"aten.min.dim", MinDim},
+    {"aten.nansum.default", NanSum},
     {"aten.norm.Scalar", NormScalar},
     {"aten.norm.ScalarOpt_dim", NormDim},
     {"aten.prod.default", ProdAll},

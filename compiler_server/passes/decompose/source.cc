@@ -39,14 +39,25 @@ void Linspace(Call& call) {
   EmitRange(call, start, steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0);
 }
 
+// eye(n), eye(n, m)
+void Eye(Call& call) {
+  const Dims& sizes = call.type().sizes;
+  if (sizes.size() != 2) return call.Refuse("eye of rank ", sizes.size());
+  Value* row = call.b.Reshape(call.b.Iota(0, 1, DType::kI32, sizes[0]), {sizes[0], 1});
+  Value* column = call.b.Iota(0, 1, DType::kI32, sizes[1]);
+  call.Return(call.b.Cast(call.b.Binary(OpKind::kEq, row, column), call.dtype()));
+}
+
 constexpr HandlerRow kRows[] = {
     {"aten._efficientzerotensor.default", Zeros},
     {"aten.arange.default", Arange},
     {"aten.arange.start", ArangeStart},
     {"aten.arange.start_step", ArangeStep},
+    {"aten.copy.default", Copy},
     {"aten.empty.memory_format", Zeros},
     {"aten.empty_like.default", Zeros},
-    {"aten.copy.default", Copy},
+    {"aten.eye.default", Eye},
+    {"aten.eye.m", Eye},
     {"aten.fill.Scalar", FillWith},
     {"aten.fill.Tensor", FillWith},
     {"aten.full.default", Full},

@@ -200,6 +200,7 @@ constexpr HandlerRow kRows[] = {
     {"aten.replication_pad3d_backward.default", ReplicateBackward},
     {"aten.unfold.default", Unfold},
     {"aten.unfold_backward.default", UnfoldBackward},
+    {"aten.unfold_copy.default", Unfold},
 };
 
 }  // namespace

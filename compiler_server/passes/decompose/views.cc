@@ -209,6 +209,23 @@ constexpr HandlerRow kRows[] = {
     {"aten.unsqueeze.default", ReshapeToDeclared},
     {"aten.view.default", ReshapeToDeclared},
     {"aten.view_as.default", ReshapeToDeclared},
+    {"aten.alias_copy.default", Identity},
+    {"aten.detach_copy.default", Identity},
+    {"aten.expand_copy.default", ExpandToDeclared},
+    {"aten.narrow_copy.default", Narrow},
+    {"aten.permute_copy.default", Permute},
+    {"aten.select_copy.int", Select},
+    {"aten.slice_copy.Tensor", Slice},
+    {"aten.split_copy.Tensor", Split},
+    {"aten.split_with_sizes_copy.default", Split},
+    {"aten.squeeze_copy.default", ReshapeToDeclared},
+    {"aten.squeeze_copy.dim", ReshapeToDeclared},
+    {"aten.squeeze_copy.dims", ReshapeToDeclared},
+    {"aten.t_copy.default", MatrixTranspose},
+    {"aten.transpose_copy.int", Transpose},
+    {"aten.unbind_copy.int", Unbind},
+    {"aten.unsqueeze_copy.default", ReshapeToDeclared},
+    {"aten.view_copy.default", ReshapeToDeclared},
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-"""ATen ops for which the server has no rule: PyTorch's decomposition where it ends in known ops,
-the op itself elsewhere.
+"""ATen ops that the compile server takes apart, and those without a rule there: PyTorch's
+decomposition where it ends in known ops, the op itself elsewhere.
 
 Guide rows: FALL-1, FALL-2 (eager segments).
 """
