@@ -199,7 +199,7 @@ def _trace_seconds(model: Model, shapes: Sequence[Shape]) -> tuple[float, float]
     def capture(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         # Only the time up to here counts; the warm-up will report why a graph cannot be captured.
         with contextlib.suppress(Exception):
-            builder, _ = capture_graph(
+            captured = capture_graph(
                 module,
                 graph_inputs(module),
                 inputs,
@@ -209,7 +209,7 @@ def _trace_seconds(model: Model, shapes: Sequence[Shape]) -> tuple[float, float]
                 True,
                 None,
             )
-            builder.serialize()
+            captured.builder.serialize()
 
         def stop(*_: Any) -> Any:
             raise deferred.NotLaunched

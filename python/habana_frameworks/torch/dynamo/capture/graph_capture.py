@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,6 +12,18 @@ import torch.fx
 from .capture import Capture, clean_tracing_state, refuse_numbers
 from .inputs import GraphInputs, propagate
 from .wire import CaptureError, NeedsFunctionalization
+
+
+@dataclass(frozen=True)
+class Captured:
+    builder: Any  # has the graph
+    nodes: int
+    decomposed: list[str]  # ops that PyTorch's own decompositions took apart, sorted
+
+
+def _captured(builder: Any, capture: Capture) -> Captured:
+    writer = capture.writer
+    return Captured(builder, writer.node_count, sorted(writer.decomposed))
 
 
 def capture_graph(
@@ -22,23 +35,22 @@ def capture_graph(
     device: str,
     keep_input_mutations: bool,
     requires_grad: Sequence[bool] | None,
-) -> tuple[Any, int]:
-    """The builder that has the graph, and its number of nodes. A CaptureError says why there is
-    none.
+) -> Captured:
+    """CaptureError says why there is no captured graph.
 
     values: known example values of all nodes.
     requires_grad: by placeholder, then by attribute, for a graph that is to be recorded with its
     backward; None for any other.
     """
 
-    def attempt(functional: bool) -> tuple[Any, int]:
+    def attempt(functional: bool) -> Captured:
         builder = new_builder()
         capture = Capture(module, inputs, known, builder, device)
         if functional:
             capture.run_functional()
         else:
             capture.run()
-        return builder, capture.writer.node_count
+        return _captured(builder, capture)
 
     refuse_numbers(module)
     with clean_tracing_state():
@@ -51,7 +63,7 @@ def capture_graph(
             grad_mode = torch.set_grad_enabled(torch.is_grad_enabled())
             with torch.inference_mode(False), grad_mode:
                 capture.run_joint(requires_grad)
-            return builder, capture.writer.node_count
+            return _captured(builder, capture)
         try:
             return attempt(functional=False)
         except NeedsFunctionalization as need:

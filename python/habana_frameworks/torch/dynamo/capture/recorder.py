@@ -67,6 +67,7 @@ class Checkpoint:
     constants: int
     slot_count: int
     slots: dict[int, int]
+    decomposed: int
 
 
 class SnippetRecorder:
@@ -179,6 +180,7 @@ class SnippetRecorder:
             self.snippet.slot_count,
             # A call that returns its argument gives it a new slot.
             dict(self._slots),
+            len(self.snippet.decomposed),
         )
 
     def calls_since(self, checkpoint: Checkpoint) -> list[Call]:
@@ -190,6 +192,7 @@ class SnippetRecorder:
         del self.snippet.constants[checkpoint.constants :]
         self.snippet.slot_count = checkpoint.slot_count
         self._slots = checkpoint.slots
+        del self.snippet.decomposed[checkpoint.decomposed :]
 
     def finish(self, output: Any) -> Snippet:
         self.snippet.output = tree_map_only(torch.Tensor, self.slot_of, output)
@@ -270,9 +273,8 @@ class RecordingMode(TorchDispatchMode):
     def _decompose(
         self, decompose: Callable[..., Any], op: OpOverload, args: Any, kwargs: Any
     ) -> Any:
-        """Records the calls of a decomposition. Returns None, with nothing recorded, where one of
-        the calls has no rule either or the results would differ from those of the op in
-        metadata."""
+        """Records the calls of PyTorch's decomposition. None, and nothing recorded, where one of
+        them has no rule either or the results would not be those of the op."""
         expected = op(*args, **kwargs)
         before = self.recorder.checkpoint()
         try:
@@ -280,6 +282,7 @@ class RecordingMode(TorchDispatchMode):
                 result = _with_strides_of(decompose(*args, **kwargs), expected)
             known = all(map(_has_rule, self.recorder.calls_since(before)))
             if known and _same_metadata(result, expected, args):
+                self.recorder.snippet.decomposed.append(str(op))
                 return result
         except Exception as error:
             # A decomposition runs any Python; whatever stops it, the op itself can be recorded.

@@ -83,6 +83,8 @@ class Snippet:
     inputs: list[int] = field(default_factory=list)
     # The value that the node returned, with slots in place of tensors.
     output: Any = None
+    # Ops that PyTorch's own decompositions took apart: "aten.diag_embed.default".
+    decomposed: list[str] = field(default_factory=list)
 
 
 class GraphWriter:
@@ -92,6 +94,7 @@ class GraphWriter:
         self.builder = builder
         self.device = device  # the device whose generator draws
         self.node_count = 0
+        self.decomposed: set[str] = set()
 
     def encode(self, value: Any, values: list[int | None]) -> Any:
         """A snippet argument with the builder's values in place of slots."""
@@ -113,6 +116,7 @@ class GraphWriter:
             if is_functorch_wrapped_tensor(tensor):
                 raise CaptureError("a function transform (torch.func) cannot be captured")
             values[slot] = self.builder.add_constant(tensor)
+        self.decomposed.update(snippet.decomposed)
         for call in snippet.calls:
             if call.draws_random and call.device != self.device:
                 raise CaptureError(f"the graph draws random numbers on {call.device}")

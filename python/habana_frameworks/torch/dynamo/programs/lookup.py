@@ -146,7 +146,7 @@ def capture(
         return listing.GraphListing(builder) if listing.logger.enabled(logging.DEBUG) else builder
 
     try:
-        builder, record.nodes = capture_graph(
+        captured = capture_graph(
             request.module,
             request.inputs,
             example_inputs,
@@ -162,6 +162,8 @@ def capture(
         _log.debug("capture of %s failed", request.name, exc_info=True)
         first_line = str(error).partition("\n")[0]
         raise CaptureError(f"capture failed: {type(error).__name__}: {first_line}") from error
+    record.nodes, record.decomposed = captured.nodes, captured.decomposed
+    builder = captured.builder
     if isinstance(builder, listing.GraphListing):
         builder.log()
     graph: bytes = builder.serialize()

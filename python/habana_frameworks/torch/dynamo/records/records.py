@@ -49,7 +49,10 @@ class GraphRecord:
     compile_ms: float = 0.0
     request_ms: float = 0.0
     load_ms: float = 0.0
-    # Calls that ran eagerly because their inputs were not ones that the program accepts, by reason.
+    # Ops without a rule in the compile server that PyTorch's own decompositions took apart, where
+    # this process captured the graph.
+    decomposed: list[str] = field(default_factory=list)
+    # Calls that ran eagerly, by reason: their inputs were not for the program.
     eager_calls: dict[str, int] = field(default_factory=dict)
     eager_steps: list[str] = field(default_factory=list)
     factors: list[tuple[str, str]] = field(default_factory=list, repr=False)
@@ -84,6 +87,7 @@ class GraphRecord:
             *self._parted(),
             *([f"  compiled anew: {self.unusable}"] if self.unusable else []),
             *(f"  eager: {step.removeprefix('eager ')}" for step in self.eager_steps),
+            *(f"  taken apart by PyTorch's Python: {op}" for op in self.decomposed),
         ]
 
     def _parted(self) -> list[str]:
