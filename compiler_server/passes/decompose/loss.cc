@@ -220,7 +220,7 @@ void MultilabelMarginLoss(Call& call) {
   if (call.refused()) return;
   const Expr each = Sum(Where(counts, margin, 0.0), {last, last + 1}, false);
   Expr loss = Reduced(call, each / static_cast<double>(classes));
-  // Of a single row PyTorch's kernel gives a 0-d loss, and what traces graphs says one of size 1.
+  // PyTorch's kernel gives a single row a 0-d loss, and its tracing says that it has a size of 1.
   if (last == 0) loss = Reshape(loss, call.type().sizes);
   Give(call, {loss, Cast(is_target, DType::kF32)});
 }

@@ -65,16 +65,18 @@ Value* PoolAverage(Call& call, Value* image, const PoolWindow& window, bool coun
                       {AttrKey::kDivisor, divisor}});
 }
 
+Value* PoolMaximum(Call& call, OpKind op, Value* image, const PoolWindow& window) {
+  return call.b.Emit(op, {image},
+                     {{AttrKey::kKernel, window.kernel},
+                      {AttrKey::kStride, window.stride},
+                      {AttrKey::kPads, window.pads},
+                      {AttrKey::kDilation, window.dilation},
+                      {AttrKey::kCeil, window.ceil}});
+}
+
 Maxima PoolMaxima(Call& call, Value* image, const PoolWindow& window, bool places) {
-  const auto emit = [&](OpKind op) {
-    return call.b.Emit(op, {image},
-                       {{AttrKey::kKernel, window.kernel},
-                        {AttrKey::kStride, window.stride},
-                        {AttrKey::kPads, window.pads},
-                        {AttrKey::kDilation, window.dilation},
-                        {AttrKey::kCeil, window.ceil}});
-  };
-  return {emit(OpKind::kMaxPool), places ? emit(OpKind::kMaxPoolIndex) : nullptr};
+  return {PoolMaximum(call, OpKind::kMaxPool, image, window),
+          places ? PoolMaximum(call, OpKind::kMaxPoolIndex, image, window) : nullptr};
 }
 
 Maxima AdaptiveMaxima(Call& call, Value* image, int64_t rows, int64_t columns, bool places) {

@@ -21,9 +21,12 @@ struct PoolWindow {
 Value* PoolAverage(Call& call, Value* image, const PoolWindow& window, bool count_padding,
                    int64_t divisor);
 
+// kMaxPool, or kMaxPoolIndex: where in its image's plane each maximum was, in i32.
+Value* PoolMaximum(Call& call, OpKind op, Value* image, const PoolWindow& window);
+
 struct Maxima {
   Value* value = nullptr;
-  Value* place = nullptr;  // i32: where in its image's plane each was; nullptr if not asked for
+  Value* place = nullptr;  // nullptr if not asked for
 };
 Maxima PoolMaxima(Call& call, Value* image, const PoolWindow& window, bool places);
 // Adaptive pooling to so many rows and columns.
@@ -48,8 +51,8 @@ struct PoolingAlong {
 Expr Coverage(Call& call, const PoolingAlong& pool);
 // Elements that each window divides by, padding included or not: [outputs].
 Expr WindowSizes(Call& call, const PoolingAlong& pool, bool padding);
-// Of adaptive pooling, [outputs, inputs]: output o covers [floor(o * in / out), ceil((o + 1) * in /
-// out)), evenly.
+// The same with the shares of adaptive pooling: output o covers [floor(o * in / out),
+// ceil((o + 1) * in / out)) evenly.
 Expr AdaptiveWeights(Call& call, int64_t inputs, int64_t outputs);
 
 // `emit` on x [C, H, W] or [N, C, H, W] as [N, H, W, C], so that this layout passes through.

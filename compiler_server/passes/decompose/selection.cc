@@ -116,7 +116,8 @@ void Histogram(Call& call) {
   Give(call, Sum(Cast(hits, kCount), {0}, false));
 }
 
-// Of `total` places in a row, in which run each lies; `ends`: where runs end, none behind `total`.
+// Gives each of `total` places in a row the run that it lies in; `ends` says where runs end, none
+// behind `total`.
 Expr RunOfEach(Call& call, Expr ends, int64_t total) {
   const Expr one{&call, call.b.Full(1, kCount, ends.sizes())};
   Value* none = call.b.Full(0, kCount, {total + 1});

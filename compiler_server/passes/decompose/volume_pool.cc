@@ -41,7 +41,7 @@ Value* Column(Call& call, Value* planes, int64_t batch) {
   return call.b.Reshape(planes, {batch, depth, 1, planes->type.elements() / (batch * depth)});
 }
 
-// What came of that, with the sizes of the planes that went in.
+// Gives the result of that the sizes of the planes that went in.
 Value* FromColumn(Call& call, Value* column, Value* planes) {
   const Dims& sizes = planes->type.sizes;
   return call.b.Reshape(

@@ -62,16 +62,16 @@ PoolWindow PoolWindowOf(Call& call, int64_t spatial, const Dims& dilation) {
 }
 
 void GiveMaxPool(Call& call, int64_t spatial, const PoolWindow& window) {
-  const auto emit = [&](bool place) {
+  const auto emit = [&](OpKind op) {
     GiveInChannelsLast(call, spatial, [&](Value* x) {
-      const Maxima maxima = PoolMaxima(call, x, window, place);
-      return place ? call.b.Cast(maxima.place, DType::kI64) : maxima.value;
+      Value* y = PoolMaximum(call, op, x, window);
+      return op == OpKind::kMaxPoolIndex ? call.b.Cast(y, DType::kI64) : y;
     });
     return call.results().empty() ? nullptr : call.results()[0];
   };
   // Where each maximum was, for a gradient.
-  Value* index = call.result_count() > 1 && call.used(1) ? emit(true) : nullptr;
-  call.Return({emit(false), index});
+  Value* index = call.result_count() > 1 && call.used(1) ? emit(OpKind::kMaxPoolIndex) : nullptr;
+  call.Return({emit(OpKind::kMaxPool), index});
 }
 
 // (x, kernel, stride, padding, dilation, ceil_mode)

@@ -273,7 +273,7 @@ def test_special_values_and_arguments_of_composites() -> None:
         taken.add(str(op))
         ours, theirs = compiled(op, args, kwargs), op(*args, **kwargs)
         if str(op) == "aten.multilabel_margin_loss_forward.default":
-            # What traces graphs says of a single row's loss that it has a dimension.
+            # PyTorch's tracing says that a single row's loss has a dimension.
             ours = (ours[0].reshape(theirs[0].shape), ours[1])
         assert_equal(op, ours, theirs)
     assert len(taken) >= 25, sorted(taken)
