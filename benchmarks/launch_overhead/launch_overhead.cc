@@ -1,10 +1,10 @@
-// What a launch costs the host: the call itself, and the call with a wait for its end.
+// Measures what a launch costs the host: the call alone, and the call with a wait for its end.
 //
 //   launch_overhead [PATH_OF_LIBRARY] [--json]
 //
-// Graphs: one node on two tensors, and one sum of 199 tensors. Each is launched with an unchanged
-// table and with an output that alternates between two addresses. Least of many batches, so that
-// other work of the machine counts little.
+// The graphs are one node on two tensors and one sum of 199 tensors. Each is launched with an
+// unchanged table and with an output that alternates between two addresses. The result is the least
+// time of many batches, so that other work of the machine counts little.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -94,7 +94,7 @@ class Launcher {
     if (bytes != 0) workspace_ = Allocate(device, bytes);
   }
 
-  // Microseconds per launch: least over the batches.
+  // Returns the microseconds per launch, the least of all batches.
   double Measure(bool alternate, bool wait) {
     double best = 1e9;
     for (int batch = 0; batch < kBatches; ++batch) {

@@ -230,8 +230,8 @@ class Importer {
         }
         memory = builder.Permute(memory, std::move(perm));
       }
-      // What looks like a copy here may later be the elements of a strided input, which has other
-      // memory.
+      // A value that looks like a copy here may later be the elements of a strided input, whose
+      // memory differs.
       const int64_t elements = root.type.elements();
       const bool flat = memory->type.sizes == Dims{elements};
       memory = builder.Reshape(memory, flat ? Dims{1, elements} : Dims{elements});

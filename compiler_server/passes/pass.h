@@ -1,4 +1,4 @@
-// What every pass receives, and the one function that runs passes.
+// This header defines the context that every pass receives, and the one function that runs passes.
 #pragma once
 
 #include <chrono>

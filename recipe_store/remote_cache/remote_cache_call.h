@@ -1,9 +1,10 @@
 // RemoteCacheCall is one call of the store to a Remote Execution API cache. It makes several
 // requests within one deadline and notes what became of the server.
 //
-// What the server answers is bounded, checked for its form, and cut short if it is too long or too
-// late. Statuses are those of the store. NOT_FOUND: the server has no such thing. DATA_LOSS: it
-// answers something that was not put there. UNAVAILABLE: everything else.
+// An answer of the server is limited in size and time and checked for its form. It is cut short if
+// it is too long or too late. Statuses are those of the store. NOT_FOUND means that the server does
+// not have the entry, DATA_LOSS that it answers something that was not put there, and UNAVAILABLE
+// everything else.
 #pragma once
 
 #include <grpcpp/channel.h>

@@ -268,7 +268,7 @@ class Cluster:
         return made
 
     def compiled(self) -> collections.Counter[str]:
-        """What was compiled anywhere, and how often."""
+        """Returns how often each program was compiled, on all servers and daemons."""
         return collections.Counter(
             line for server in [*self.servers, *self.daemons] for line in server.compiled()
         )

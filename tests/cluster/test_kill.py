@@ -30,7 +30,7 @@ class Writers:
         self.popen = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
     def kept(self) -> list[Outcome]:
-        """What the clients were given until their server died."""
+        """Returns the outcomes that the clients got before their server died."""
         self.popen.kill()
         output, _ = self.popen.communicate(timeout=60)
         lines = output[: output.rfind("\n") + 1]
@@ -38,7 +38,7 @@ class Writers:
 
 
 def programs_of(server: Server, numbers: set[int]) -> list[Outcome]:
-    """What the server has of these programs, asked in runs of consecutive numbers."""
+    """Returns those of these programs that the server has. Asks in runs of consecutive numbers."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and runs[-1][-1] == number - 1:

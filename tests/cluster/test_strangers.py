@@ -46,7 +46,7 @@ def count(popen: subprocess.Popen) -> int:
 
 
 def served(cluster: Cluster, first: int) -> list[Outcome]:
-    """What an authorised caller is given."""
+    """Returns the outcomes of an authorised caller, which must all be right."""
     found = cluster.call(first=first, count=20, processes=2, rounds=3, timeout_ms=60_000)
     assert len(found) == 120
     assert [o for o in found if not o.right or o.error] == []

@@ -40,7 +40,8 @@ class RawConnection {
   ~RawConnection() { close(fd_); }
   RawConnection(const RawConnection&) = delete;
   bool connected() const { return connected_; }
-  // What the server sends first: 1 = a byte, 0 = it hung up, -1 = nothing for a long time.
+  // Returns 1 if the server sends a byte first, 0 if it hung up, and -1 if nothing came for a long
+  // time.
   ssize_t FirstByte() const {
     char byte = 0;
     return read(fd_, &byte, 1);

@@ -1,5 +1,5 @@
-// What administrators can do to the programs of a server, who may do it, and what the audit log has
-// of it.
+// Tests what administrators can do to the programs of a server, who may do it, and what the audit
+// log records about it.
 #include <gmock/gmock.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>

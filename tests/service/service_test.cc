@@ -1,4 +1,4 @@
-// What the server and its worker processes answer to requests.
+// Tests the answers of the server and its worker processes to requests.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-// What a tenant learns of programs that another one had compiled: everything if the operator allows
-// it (--share-programs all), and otherwise nothing.
+// Tests what a tenant learns about programs that were compiled for another tenant: everything if
+// the operator allows it (--share-programs all), and otherwise nothing.
 #include <gmock/gmock.h>
 
 #include <thread>
@@ -234,7 +234,7 @@ TEST_F(SharingTest, ServersUpstreamAreAskedForTheOwnUserOnly) {
             Origin::kCompiled);
   EXPECT_EQ(own.Stats(kNoInterrupt)->at("compile.compiled"), 1u) << "here, not upstream";
   EXPECT_EQ(own.Stats(kNoInterrupt)->at("upstream.misses"), 0u);
-  // What its own user received there stays with that user.
+  // The program that its own user received from upstream stays with that user.
   EXPECT_EQ(own.Compile(CallFor(2, "quick"), kTimeout, kNoProgress, kNoInterrupt)->origin,
             Origin::kStore);
 }

@@ -150,7 +150,7 @@ TEST_F(RedisStore, FlippedBitsAreNeverServed) {
           is_alias ? store.GetAlias(AliasIdOf(1)).status() : store.Get(KeyOf(1)).status();
       EXPECT_TRUE(absl::IsDataLoss(got) || absl::IsNotFound(got)) << key << " " << step << got;
       damaged += absl::IsDataLoss(got) ? 1 : 0;
-      // What was damaged is gone, so the next Put heals the entry.
+      // The damaged entry is gone, so the next Put heals it.
       ASSERT_TRUE(store.Put(entry).ok());
       EXPECT_TRUE(SameEntry(store.Get(KeyOf(1)).value(), entry)) << key << " " << step;
     }

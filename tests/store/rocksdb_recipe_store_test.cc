@@ -263,7 +263,7 @@ TEST(RocksDbRecipeStore, ADamagedDatabaseIsMovedAside) {
 TEST(RocksDbRecipeStore, DamageThatShowsWhenManifestsAreReadDoesNotStay) {
   const TemporaryFolder folder;
   ASSERT_TRUE(OpenAt(folder.path("db"))->Put(EntryOf(1)).ok());
-  // What was in the log is in tables now.
+  // Opening the store again moves the contents of the log into tables.
   OpenAt(folder.path("db")).reset();
   int tables = 0;
   for (const auto& file : std::filesystem::directory_iterator(folder.path("db"))) {

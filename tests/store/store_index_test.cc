@@ -208,7 +208,7 @@ TEST(StoreIndex, ATenantThatHasTooMuchLosesItsOldestAndOthersNothing) {
   }
   EXPECT_EQ(plan(2)->removed_keys.size(), 2u);
   EXPECT_TRUE(absl::IsResourceExhausted(plan(1).status())) << "what is pinned stays";
-  // What the tenant has already comes in at no cost.
+  // An entry that the tenant has already costs nothing.
   EXPECT_TRUE(
       index.PlanShare("a", 4 * (kEntry + kName), DigestOf(5), kEntry, 0)->removed_aliases.empty());
   index.Apply(both);

@@ -1,4 +1,4 @@
-"""What a new user tries first; run by in_empty_root.sh."""
+"""These are the first steps of a new user; in_empty_root.sh runs them."""
 
 import json
 import subprocess

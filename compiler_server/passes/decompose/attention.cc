@@ -1,4 +1,4 @@
-// Attention and its gradient.
+// Rewrites attention and its gradient.
 #include <cmath>
 #include <limits>
 
@@ -7,7 +7,7 @@
 namespace hpu::compiler {
 namespace {
 
-// [.., heads, length, size] with any number of leading dimensions, as rank 4.
+// Returns `x`, [.., heads, length, size] with any number of leading dimensions, with rank 4.
 Value* FourDims(Call& call, Value* x) {
   const Dims& sizes = x->type.sizes;
   const size_t rank = sizes.size();
@@ -20,7 +20,8 @@ Value* FourDims(Call& call, Value* x) {
   return call.b.Reshape(x, {batch, heads, sizes[rank - 2], sizes[rank - 1]});
 }
 
-// Additive mask of q's type, broadcastable to [batch, heads, q length, k length].
+// Returns the mask as an additive one of q's type, which broadcasts to [batch, heads, q length, k
+// length].
 Value* AdditiveMask(Call& call, Value* mask, const Value* q, size_t leading) {
   if (mask == nullptr) return nullptr;
   if (mask->type.dtype == DType::kBool) {
@@ -48,7 +49,7 @@ ir::Attrs AttrsOf(Call& call, const Value* q) {
   return {{AttrKey::kScale, ScaleOf(call, q)}, {AttrKey::kCausal, call.Bool("is_causal")}};
 }
 
-// True if groups of queries' heads share a head of the keys and one of the values.
+// Returns true if each group of query heads shares one head of the keys and one of the values.
 bool HeadsAreGroups(const Value* q, const Value* k, const Value* v) {
   const int64_t heads = k->type.sizes[1];
   return heads > 0 && heads == v->type.sizes[1] && q->type.sizes[1] % heads == 0;
@@ -63,7 +64,7 @@ void EmitAttention(Call& call, Value* mask_input, bool grouped) {
   Value* v = FourDims(call, call.Tensor("value"));
   Value* mask = AdditiveMask(call, mask_input, q, leading);
   if (call.refused()) return;
-  // One head for all queries (Falcon) is the same as groups of all heads.
+  // If all queries share one head (Falcon), all heads are one group.
   const bool one_head = k->type.sizes[1] == 1 && v->type.sizes[1] == 1;
   const bool equal = k->type.sizes[1] == q->type.sizes[1];
   if (!equal && !one_head && !(grouped && HeadsAreGroups(q, k, v))) {
@@ -93,7 +94,8 @@ void EfficientAttention(Call& call) {
   EmitAttention(call, call.OptionalTensor("attn_bias"), false);
 }
 
-// Each head of keys or values as often as queries' heads share it, and the way back.
+// ForEachHead repeats each head of keys or values for all query heads that share it. SumOfGroup is
+// its inverse for gradients: it sums over those query heads.
 Value* ForEachHead(Call& call, Value* x, int64_t heads) {
   const Dims& sizes = x->type.sizes;
   if (sizes[1] == heads) return x;
@@ -109,7 +111,7 @@ Value* SumOfGroup(Call& call, Value* x, int64_t heads) {
   return call.b.Reduce(OpKind::kReduceSum, call.b.Reshape(x, apart), {2}, false);
 }
 
-// Gradients of query, key and value; the weights are computed again where they are used.
+// Emits the gradients of query, key and value. The weights are computed again where they are used.
 void EmitAttentionBackward(Call& call, std::string_view grad_name, Value* mask_input) {
   if (call.Float("dropout_p") != 0) return call.Refuse("attention with dropout");
   Value* query = call.Tensor("query");

@@ -249,7 +249,7 @@ Dims Call::AllDims(int64_t rank) {
 
 Dims Call::ReducedDims(std::string_view name, int64_t rank) {
   Dims dims = Ints(name);
-  // PyTorch lets the dimension of a 0-d tensor be named 0 or -1.
+  // PyTorch allows a 0-d tensor's dimension to be named 0 or -1.
   if (rank == 0) return {};
   if (dims.empty()) return AllDims(rank);
   for (int64_t& dim : dims) dim = WrapDim(dim, rank);

@@ -1,5 +1,5 @@
-// One captured ATen call while it is being rewritten: typed access to its arguments by the schema's
-// names, and a builder for what replaces it.
+// A Call is one captured ATen call while it is being rewritten. It gives typed access to the
+// arguments by the schema's names, and a builder for the nodes that replace the call.
 #pragma once
 
 #include <optional>
@@ -26,35 +26,35 @@ class Call {
       : node_(node), b(builder), uses_(uses) {}
 
   const std::string& target() const { return node_.aten->target; }
-  // Declared types and use of the results.
+  // These are the declared types and the uses of the results.
   const TensorType& type(size_t result = 0) const { return node_.results[result]->type; }
   DType dtype() const { return type().dtype; }
   size_t result_count() const { return node_.results.size(); }
   bool used(size_t result) const { return uses_[node_.results[result]->id] > 0; }
 
-  // All arguments of the schema are there: those that the caller left out have its default. A name
-  // that the schema does not have, a wrong kind of argument, and None where no `if_none` is given
-  // refuse the call and give a harmless value.
-  bool Has(std::string_view name) const;  // in the schema and not None
+  // All arguments of the schema are present: those that the caller left out have their default. The
+  // call is refused for a name that the schema does not have, for an argument of the wrong kind,
+  // and for None where no `if_none` is given. The accessor then returns a harmless value.
+  bool Has(std::string_view name) const;  // true if in the schema and not None
   bool IsTensor(std::string_view name) const;
   bool IsNumber(std::string_view name) const;
-  bool IsListOfTensors(std::string_view name) const;  // of at least one
-  bool IsRowMajor(std::string_view name) const;       // a tensor, as the call was captured
+  bool IsListOfTensors(std::string_view name) const;  // true for a list of at least one tensor
+  bool IsRowMajor(std::string_view name) const;       // true for a tensor captured as row-major
   DType NumberType(
-      std::string_view name) const;  // as PyTorch takes a Python number: bool, i64, f32
+      std::string_view name) const;  // the type PyTorch gives to a Python number: bool, i64, f32
   Value* Tensor(std::string_view name);
   Value* OptionalTensor(std::string_view name);  // nullptr if None
   std::vector<Value*> Tensors(std::string_view name);
   std::vector<Value*> OptionalTensors(std::string_view name);  // nullptr where an item is None
-  // A tensor as it is, a number as 0-d constant; in `dtype`.
+  // Returns a tensor, or a number as a 0-d constant, in `dtype`.
   Value* Operand(std::string_view name, DType dtype);
-  // As Operand, for arithmetic: a number or a 0-d tensor keeps the precision of f32 where `dtype`
-  // is narrower, as PyTorch calculates with it before it rounds the result.
+  // Like Operand, for arithmetic: if `dtype` is narrower than f32, a number or a 0-d tensor keeps
+  // the precision of f32, because PyTorch calculates with it before it rounds the result.
   Value* Factor(std::string_view name, DType dtype);
-  // As Operand, for values that are stored as they are: a number must fit (Stored).
+  // Like Operand, for values that are stored without arithmetic: a number must fit (see Stored).
   Value* Chosen(std::string_view name, DType dtype);
-  // A number that is stored in tensors of `dtype`. One that the type cannot hold refuses the call:
-  // PyTorch raises an error for it.
+  // Returns a number that is stored in tensors of `dtype`. A number that the type cannot hold
+  // refuses the call, because PyTorch raises an error for it.
   double Stored(std::string_view name, DType dtype, std::optional<double> if_none = std::nullopt);
   int64_t Int(std::string_view name, std::optional<int64_t> if_none = std::nullopt);
   double Float(std::string_view name, std::optional<double> if_none = std::nullopt);  // any number
@@ -64,17 +64,19 @@ class Call {
   std::string Text(std::string_view name, std::optional<std::string> if_none = std::nullopt);
   Dims Ints(std::string_view name);  // empty if None; a single int counts as a list of one
   bool DeviceIs(std::string_view name, std::string_view device) const;
-  // Dimension index, wrapped into [0, rank).
+  // Returns the index of a dimension, wrapped into [0, rank).
   int64_t Dim(std::string_view name, int64_t rank);
   int64_t WrapDim(int64_t dim, int64_t rank);
-  // Sorted, wrapped; all dimensions if None or (as reductions have it) empty.
+  // Returns the dimensions sorted and wrapped. None means all dimensions, and so does an empty
+  // list, as in PyTorch's reductions.
   Dims ReducedDims(std::string_view name, int64_t rank);
   static Dims AllDims(int64_t rank);
-  // Of the argument at a place in the schema, for ops that are alike but for names.
+  // Returns the name of the argument at a place in the schema, for ops that differ only in the
+  // names of their arguments.
   std::string_view name(size_t place) const { return node_.aten->args[place].first; }
   size_t argument_count() const { return node_.aten->args.size(); }
 
-  // No recipe: the call stays and runs eagerly. The first reason wins.
+  // Refuses the call: it gets no recipe and runs eagerly. The first reason wins.
   template <typename... Parts>
   void Refuse(const Parts&... parts) {
     b.Fail(Unimplemented(parts...));
@@ -83,13 +85,13 @@ class Call {
 
   void Return(Value* value) { results_ = {value}; }
   void Return(std::vector<Value*> values) { results_ = std::move(values); }
-  // In order; nullptr or missing = not provided.
+  // The results in order. nullptr, or a result that is missing at the end, was not provided.
   const std::vector<Value*>& results() const { return results_; }
 
  private:
-  const Argument* Find(std::string_view name) const;  // nullptr: not in the schema
-  const Argument* Given(std::string_view name);       // nullptr: None, or refused
-  const ArgumentList& List(std::string_view name);    // empty: refused
+  const Argument* Find(std::string_view name) const;  // nullptr if not in the schema
+  const Argument* Given(std::string_view name);       // nullptr if None or refused
+  const ArgumentList& List(std::string_view name);    // empty if refused
   template <typename T>
   T IfNone(std::string_view name, const std::optional<T>& if_none, T harmless) {
     if (!if_none.has_value()) Refuse("argument ", name, " is None");
@@ -111,10 +113,10 @@ using Handler = void (*)(Call& call);
 struct HandlerRow {
   std::string_view target;
   Handler handler;
-  Handler otherwise = nullptr;  // where no recipe can hold what `handler` makes of a call
+  Handler otherwise = nullptr;  // used where no recipe can hold what `handler` emits for a call
 };
 
-// The families; each row is a target that it rewrites.
+// The families of handlers. Each row names one target that the family rewrites.
 std::span<const HandlerRow> PointwiseRows();
 std::span<const HandlerRow> ReduceRows();
 std::span<const HandlerRow> NormRows();
@@ -144,12 +146,12 @@ std::span<const HandlerRow> ForeachRows();
 std::span<const HandlerRow> RandomRows();
 std::span<const HandlerRow> QuantizeRows();
 
-// Whether the numbers of a call that draws some can be calculated in a recipe.
+// Returns whether a recipe can calculate the numbers of a call that draws random numbers.
 bool RecipesDraw(const ir::Node& node);
 
-// An elementwise op of the table, one to one.
+// Rewrites a call to the one elementwise op of the table that it corresponds to.
 void RewriteElementwise(Call& call, OpKind op);
-// The type PyTorch computes in, for tensors (dimensioned or not) and numbers together.
+// Returns the type that PyTorch computes in, for tensors (dimensioned or not) and numbers together.
 DType PromotedType(Call& call, std::span<const std::string_view> names);
 
 }  // namespace hpu::compiler

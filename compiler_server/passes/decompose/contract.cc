@@ -1,4 +1,4 @@
-// Matrix products.
+// Rewrites matrix products.
 #include <algorithm>
 
 #include "compiler_server/passes/decompose/expression.h"
@@ -8,7 +8,8 @@ namespace {
 
 constexpr std::string_view kSelf = "self";
 
-// torch.matmul: vectors are matrices with a dimension that goes away again.
+// torch.matmul treats a vector as a matrix with an additional dimension, which the result does not
+// have.
 Value* EmitMatmul(Call& call, Value* a, Value* b) {
   if (a->type.rank() == 0 || b->type.rank() == 0) {
     call.Refuse("matrix product of a 0-d tensor");
@@ -18,7 +19,7 @@ Value* EmitMatmul(Call& call, Value* a, Value* b) {
   const bool column = b->type.rank() == 1;
   if (row) a = call.b.Reshape(a, {1, a->type.sizes[0]});
   if (column) b = call.b.Reshape(b, {b->type.sizes[0], 1});
-  // [batch, M, K] x [K, N] is one [batch * M, K] x [K, N].
+  // [batch, M, K] x [K, N] is calculated as one [batch * M, K] x [K, N].
   const Dims a_sizes = a->type.sizes;
   if (a->type.rank() > 2 && b->type.rank() == 2) {
     a = call.b.Reshape(a,
@@ -86,7 +87,7 @@ void Outer(Call& call) {
   call.Return(call.b.Binary(OpKind::kMul, column, call.Tensor("vec2")));
 }
 
-// Between the dimensions that a call names: x with dimensions of size 1 at them.
+// Returns x with dimensions of size 1 inserted at the places `dims` of the result.
 Expr WithDims(Expr x, Dims dims) {
   Dims sizes = x.sizes();
   const auto rank = static_cast<int64_t>(sizes.size() + dims.size());
@@ -103,8 +104,8 @@ Expr WithDims(Expr x, Dims dims) {
   return Reshape(x, sizes);
 }
 
-// _trilinear(i1, i2, i3, expand1, expand2, expand3, sumdim, unroll_dim): the sum of a product of
-// three
+// _trilinear(i1, i2, i3, expand1, expand2, expand3, sumdim, unroll_dim) sums the product of three
+// factors.
 void Trilinear(Call& call) {
   const auto factor = [&](std::string_view name, std::string_view dims) {
     return WithDims(Wide(call, call.Tensor(name)), call.Ints(dims));
@@ -135,7 +136,8 @@ void Distances(Call& call) {
   Give(call, Apply(OpKind::kSqrt, square));
 }
 
-// _cdist_backward(grad, x1, x2, p, distances): of equal points, whose distance has no gradient, 0
+// _cdist_backward(grad, x1, x2, p, distances): the distance of equal points has no gradient, so
+// theirs is 0.
 void DistancesBackward(Call& call) {
   const Expr difference = Differences(call);
   const Expr distance = In(call, "cdist");

@@ -1,6 +1,7 @@
-// Convolutions. The device's form has channels last: x [N, spatial, C], weight [spatial, C/groups,
-// K]. Each call is wrapped in the permutations that get there; passes/layout moves them out of
-// chains. Three spatial dimensions are two where the device has no node for them.
+// Rewrites convolutions. The device's form has channels last: x is [N, spatial, C] and the weight
+// is [spatial, C/groups, K]. Each call is wrapped in the permutations from and to PyTorch's form,
+// and passes/layout moves them out of chains. Where the device has no node for three spatial
+// dimensions, the convolution is rewritten with two.
 #include "compiler_server/passes/decompose/volume.h"
 
 namespace hpu::compiler {
@@ -11,7 +12,7 @@ constexpr std::string_view kWeight = "weight";
 constexpr std::string_view kBias = "bias";
 constexpr std::string_view kSelf = "self";
 
-// A 1-d convolution is a 2-d one of height 1.
+// A 1-d convolution is rewritten as a 2-d one of height 1.
 void AddHeight(Call& call, Value*& x, Value*& weight, ConvWindow& window) {
   const auto with_height = [&](Value* value) {
     Dims sizes = value->type.sizes;
@@ -58,12 +59,13 @@ void EmitConvTranspose(Call& call, ConvWindow window) {
   type.sizes.clear();
   for (int64_t dim : last) type.sizes.push_back(sizes[dim]);
   x = call.b.Permute(x, last);
-  // PyTorch's weight is [C in, C out / groups, spatial]: that of the convolution run backwards.
+  // PyTorch's weight is [C in, C out / groups, spatial]. This is the weight of the convolution
+  // whose gradient the transposed one is.
   weight = call.b.Permute(weight, WeightPerm(weight->type.rank()));
   Finish(call, call.b.Emit(OpKind::kConvTranspose, {x, weight}, WindowAttrs(window), &type), bias);
 }
 
-// The same for three spatial dimensions, on images.
+// Emits a convolution, or a transposed one, with three spatial dimensions as one over images.
 void EmitVolumeConv(Call& call, ConvWindow window, bool transposed) {
   Value* x = call.Tensor(kInput);
   Value* weight = call.Tensor(kWeight);
@@ -91,7 +93,8 @@ void EmitVolumeConv(Call& call, ConvWindow window, bool transposed) {
   Finish(call, ChannelsToDepth(call, y, depth, sizes), bias);
 }
 
-// Number of spatial dimensions, or a refusal (unbatched inputs have another rank than the weight).
+// Returns the number of spatial dimensions, or refuses the call (the rank of an unbatched input
+// differs from the weight's).
 int64_t SpatialDims(Call& call) {
   const int64_t rank = call.Tensor(kInput)->type.rank();
   if (rank < 3 || rank > 5 || call.Tensor(kWeight)->type.rank() != rank) {
@@ -114,7 +117,8 @@ ConvWindow ReadWindow(Call& call) {
 void Conv(Call& call) { EmitConv(call, ReadWindow(call)); }
 void VolumeConv(Call& call) { EmitVolumeConv(call, ReadWindow(call), false); }
 
-// convNd.padding: "same" (stride 1 only) or "valid"
+// convNd.padding(x, weight, bias, stride, padding, dilation, groups): padding is "same" (stride 1
+// only) or "valid".
 ConvWindow ReadPadding(Call& call) {
   const int64_t spatial = SpatialDims(call);
   ConvWindow window;
@@ -146,8 +150,8 @@ void VolumeConvolution(Call& call) {
 void ConvTranspose(Call& call) { EmitConvTranspose(call, ReadWindow(call)); }
 void VolumeConvTranspose(Call& call) { EmitVolumeConv(call, ReadWindow(call), true); }
 
-// conv_tbc(x [T, B, C], weight [K, C, C out], bias, pad): rows with channels last, as the device's
-// images of height 1 have them
+// conv_tbc(x [T, B, C], weight [K, C, C out], bias, pad): each sequence becomes a row with channels
+// last, the device's form for images of height 1.
 void ConvTimeFirst(Call& call) {
   Value* x = call.Tensor(kSelf);
   Value* weight = call.Tensor(kWeight);

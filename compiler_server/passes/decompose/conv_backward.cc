@@ -1,7 +1,7 @@
-// Gradients of convolutions.
+// Rewrites the gradients of convolutions.
 //
-// Of the input: the transposed convolution of the result's gradient. Of the weight: an op of its
-// own.
+// The input's gradient is the transposed convolution of the result's gradient. The weight's
+// gradient has an op of its own.
 #include <algorithm>
 #include <utility>
 
@@ -14,13 +14,14 @@ namespace {
 // A two-dimensional convolution in the device's form: image [N, H, W, C], result [N, Ho, Wo, K].
 struct Conv {
   ConvWindow window;
-  Value* image = nullptr;   // large side: what the window slides over
+  Value* image = nullptr;   // the large side, which the window slides over
   Value* result = nullptr;  // small side
   Value* weight = nullptr;  // [R, S, C / groups, K]
   int64_t kernel(size_t i) const { return weight->type.sizes[i]; }
 };
 
-// One pixel of the image for each of the result, before strides.
+// Returns true if each pixel of the result reads exactly one pixel of the image, whatever the
+// stride.
 bool IsPixelwise(const Conv& conv) {
   const auto none = [](int64_t pad) { return pad == 0; };
   return conv.kernel(0) == 1 && conv.kernel(1) == 1 &&
@@ -31,8 +32,8 @@ bool IsPointwise(const Conv& conv) {
   return IsPixelwise(conv) && conv.window.stride == Dims{1, 1} && conv.window.groups == 1;
 }
 
-// [R, S, C / groups, K]. Of pixels that a stride leaves out nothing is seen: without them it is a
-// product of matrices.
+// Returns the gradient [R, S, C / groups, K]. A 1x1 window with a stride never reads the pixels
+// between its steps. Without those pixels the gradient is a product of matrices.
 Value* WeightGradient(Call& call, const Conv& conv) {
   Value* image = conv.image;
   ConvWindow window = conv.window;
@@ -60,7 +61,7 @@ Value* InputGradient(Call& call, const Conv& conv) {
                      &type);
 }
 
-// A spatial dimension of size 1 in front of the only one of [N, C, L].
+// Inserts a spatial dimension of size 1 in front of the only one of [N, C, L].
 Value* WithHeight(Call& call, Value* x) {
   if (x->type.rank() != 3) return x;
   Dims sizes = x->type.sizes;
@@ -94,7 +95,8 @@ void ConvolutionBackward(Call& call) {
   const bool transposed = call.Bool("transposed");
   const bool volume = spatial == 3;
   const DepthWindow depth = volume ? TakeDepth(window, weight->type.sizes[2]) : DepthWindow{};
-  // Of a volume, the side that the window slides over has what it sees along the depth as channels.
+  // For volumes, the side that the window slides over gets the depths that one window covers as
+  // additional channels.
   const auto last = [&](Value* value, bool slid_over) {
     value = WithHeight(call, value);
     value = call.b.Permute(value, ChannelsLast(value->type.rank()));
@@ -106,7 +108,8 @@ void ConvolutionBackward(Call& call) {
   Value* flat_weight =
       volume ? PlaneWeight(call, weight) : call.b.Permute(WithHeight(call, weight), WeightPerm(4));
   Conv conv{window, images, gradients, flat_weight};
-  // Transposed, the result is what the window slid over, and the way back is a convolution.
+  // In a transposed convolution the window slides over the result, and the input's gradient is a
+  // convolution.
   if (transposed) std::swap(conv.image, conv.result);
   std::vector<Value*> results(3);
   if (wanted[0] && call.used(0)) {

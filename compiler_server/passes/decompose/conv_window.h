@@ -1,5 +1,5 @@
-// The window of a convolution, and the orders of dimensions on the way to the device's form and
-// back.
+// This header defines the window of a convolution and the permutations of dimensions to the
+// device's form and back.
 #pragma once
 
 #include "compiler_server/passes/decompose/call.h"
@@ -13,7 +13,7 @@ struct ConvWindow {
   int64_t groups = 1;
 };
 
-// One value for all dimensions, or one for each.
+// Returns one value per dimension, from one value for all dimensions or one for each.
 inline Dims PerDimension(Call& call, Dims values, int64_t spatial) {
   if (values.size() == 1) values.resize(spatial, values[0]);
   if (static_cast<int64_t>(values.size()) != spatial) {
@@ -42,8 +42,8 @@ inline Dims ChannelsFirst(int64_t rank) {
   return perm;
 }
 
-// `emit` on x [N, C, spatial] as [N, spatial, C]; its result as [N, C, spatial] again. x where the
-// call is refused, of which nothing is kept.
+// Calls `emit` with x [N, C, spatial] as [N, spatial, C] and returns its result as [N, C, spatial].
+// If the call is refused it returns x, and nothing that was emitted is kept.
 template <typename F>
 Value* InChannelsLast(Call& call, Value* x, F emit) {
   const int64_t rank = x->type.rank();
@@ -51,7 +51,7 @@ Value* InChannelsLast(Call& call, Value* x, F emit) {
   return call.refused() ? x : call.b.Permute(y, ChannelsFirst(rank));
 }
 
-// [K, C/groups, spatial] -> [spatial, C/groups, K]
+// This permutation takes [K, C/groups, spatial] to [spatial, C/groups, K].
 inline Dims WeightPerm(int64_t rank) {
   Dims perm;
   for (int64_t i = 2; i < rank; ++i) perm.push_back(i);

@@ -1,4 +1,4 @@
-// Bags of embeddings: rows of a table summed by bag, and the gradient of the table.
+// Rewrites bags of embeddings, which sum the rows of a table by bag, and the gradient of the table.
 #include <limits>
 
 #include "compiler_server/passes/decompose/expression.h"
@@ -11,12 +11,12 @@ enum Mode { kSum = 0, kMean = 1, kMax = 2 };
 
 struct Bags {
   Value* index = nullptr;  // [N]
-  Value* bag = nullptr;    // [N]: which one an index is in
-  Expr weight;             // [N, 1]: what a row counts for in its bag, 0 for padding
-  Expr size;               // [bags]: rows in a bag, without padding
+  Value* bag = nullptr;    // [N]: the bag that each index is in
+  Expr weight;             // [N, 1]: the weight of each row in its bag, 0 for padding
+  Expr size;               // [bags]: number of rows in each bag, without padding
 };
 
-// Bag of each index: the number of offsets up to its place, less one.
+// The bag of an index is the number of offsets that are not larger than its place, less one.
 Bags ReadBags(Call& call, int64_t bags) {
   Bags result;
   Value* index = call.Tensor("indices");
@@ -53,8 +53,8 @@ Bags ReadBags(Call& call, int64_t bags) {
   return result;
 }
 
-// Largest elements of each bag's rows by column, and the index of the row that has each, the first
-// of equals; 0 for bags without rows. Padding does not count.
+// The largest element of each column over the rows of each bag, and the index of the row that it is
+// in. If several are equal, the first one counts. A bag without rows has 0. Padding does not count.
 struct Maxima {
   Expr value;  // [bags, columns]
   Expr index;
@@ -84,9 +84,10 @@ Maxima MaximaOf(Call& call, const Bags& bags, Value* weight) {
   return {Where(filled, largest, 0.0), Where(filled, index, 0.0)};
 }
 
-// _embedding_bag(weight, indices, offsets, ...) -> sums, bag of each index, sizes of bags, and what
-// only the mode of maxima fills. What no gradient of the mode reads is empty or zeros. Beside a
-// last offset PyTorch declares one size more than there are bags.
+// _embedding_bag(weight, indices, offsets, ...) returns the sums, the bag of each index, the sizes
+// of the bags, and the indices of the maxima, which only that mode fills. A result that no gradient
+// of the mode reads is empty or zeros. If the offsets end with a last one, PyTorch declares one
+// more size than there are bags.
 void EmbeddingBag(Call& call) {
   const Bags bags = ReadBags(call, call.type().sizes[0]);
   if (call.refused()) return;
@@ -102,7 +103,7 @@ void EmbeddingBag(Call& call) {
     results = {Declared(call, 0, {&call, AddRows(call, zeros, 0, bags.bag, rows.value)})};
   }
   const int64_t bag_count = bags.size.sizes()[0];
-  const bool has_end = call.type(2).sizes == Dims{bag_count + 1};  // beside the last offset
+  const bool has_end = call.type(2).sizes == Dims{bag_count + 1};  // true with a last offset
   Value* sizes = bags.size.value;
   if (has_end) sizes = call.b.Concat({sizes, call.b.Full(0, DType::kF32, {1})}, 0);
   Value* const statistics[] = {bags.bag, sizes, of_maxima ? maxima.index.value : nullptr};

@@ -1,5 +1,6 @@
-// Arithmetic on values as it is written on paper, for decompositions that are formulas. Operands
-// are taken as f32 where their type is narrower: fused kernels round once, at the end.
+// An Expr is arithmetic on values in the notation of formulas, for decompositions that are
+// formulas. Operands of types narrower than f32 are widened to f32, because fused kernels round
+// once, at the end.
 #pragma once
 
 #include <string_view>
@@ -41,7 +42,7 @@ HPU_EXPR_OPERATOR(<=, OpKind::kLe)
 HPU_EXPR_OPERATOR(>, OpKind::kGt)
 HPU_EXPR_OPERATOR(>=, OpKind::kGe)
 HPU_EXPR_OPERATOR(==, OpKind::kEq)
-HPU_EXPR_OPERATOR(&, OpKind::kLogicalAnd)  // of conditions
+HPU_EXPR_OPERATOR(&, OpKind::kLogicalAnd)  // for conditions
 HPU_EXPR_OPERATOR(|, OpKind::kLogicalOr)
 #undef HPU_EXPR_OPERATOR
 inline Expr operator-(Expr x) { return Apply(OpKind::kNeg, x); }
@@ -70,7 +71,7 @@ inline Expr Expand(Expr x, Dims sizes) {
 inline Expr Slice(Expr x, int64_t dim, int64_t start, int64_t limit, int64_t step = 1) {
   return {x.call, x.call->b.Slice(x.value, dim, start, limit, step)};
 }
-// Nothing to do for no dims.
+// Without dims there is nothing to sum, and x is the result.
 inline Expr Sum(Expr x, const Dims& dims, bool keepdim = true) {
   return dims.empty() ? x
                       : Expr{x.call, x.call->b.Reduce(OpKind::kReduceSum, x.value, dims, keepdim)};
@@ -81,27 +82,27 @@ inline Expr Mean(Expr x, const Dims& dims, bool keepdim = true) {
 }
 
 inline DType Widened(DType dtype) { return dtype == DType::kF64 ? dtype : DType::kF32; }
-// The type that formulas of several steps are calculated in, so that a narrow result is rounded
-// once; integers stay as they are.
+// Returns the type that formulas of several steps are calculated in, so that a narrow result is
+// rounded only once. Integer types stay the same.
 inline DType WidenedFloat(DType dtype) { return IsFloat(dtype) ? Widened(dtype) : dtype; }
 inline Expr Wide(Call& call, Value* value) {
   return {&call, call.b.Cast(value, WidenedFloat(value->type.dtype))};
 }
-// A value in the type that is calculated in.
+// Returns a value in the type that formulas are calculated in.
 inline Expr In(Call& call, Value* value) {
   return {&call, call.b.Cast(value, Widened(value->type.dtype))};
 }
-// An argument: a tensor, or a number as 0-d value.
+// Returns an argument, which is a tensor, or a number as a 0-d value.
 inline Expr In(Call& call, std::string_view name) {
   if (call.IsTensor(name)) return In(call, call.Tensor(name));
   return {&call, call.b.Scalar(call.Float(name), DType::kF32)};
 }
-// A condition.
+// Returns an argument as a condition.
 inline Expr Truth(Call& call, std::string_view name) {
   return {&call, call.b.Cast(call.Tensor(name), DType::kBool)};
 }
 
-// Result `index` in its declared type; nullptr stays.
+// Returns result `index` in its declared type; nullptr stays nullptr.
 inline Value* Declared(Call& call, size_t index, Expr x) {
   return x.value == nullptr ? nullptr : call.b.Cast(x.value, call.type(index).dtype);
 }

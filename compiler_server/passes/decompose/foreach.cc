@@ -1,4 +1,5 @@
-// Calls on lists of tensors, which optimizers consist of: the pointwise formula for each item.
+// Rewrites calls on lists of tensors, which optimizers consist of, to the pointwise formula for
+// each item.
 #include <cmath>
 #include <limits>
 
@@ -7,8 +8,9 @@
 namespace hpu::compiler {
 namespace {
 
-// The argument at a place in the schema, item by item: a list of tensors or of numbers, or one
-// tensor or number for all. Items come in the type that result `i` is calculated in.
+// The argument at a place in the schema, item by item. It is a list of tensors, a list of numbers,
+// or one tensor or number for all items. Item `i` comes in the type that result `i` is calculated
+// in.
 class Items {
  public:
   Items(Call& call, size_t place) : call_(call), name_(call.name(place)) {
@@ -71,7 +73,7 @@ void Zero(Call& call) {
   });
 }
 
-// (x, y) with alpha where the schema has it.
+// (x, y), and alpha where the schema has it.
 template <OpKind op>
 void Binary(Call& call) {
   const Items x(call, 0);
@@ -92,7 +94,8 @@ void Power(Call& call) {
   });
 }
 
-// (x, a, b, value): x + value * a * b, x + value * a / b. A tensor of values has one for each item.
+// (x, a, b, value): x + value * a * b or x + value * a / b. If `value` is a tensor, it has one
+// value for each item.
 template <OpKind op>
 void AddProduct(Call& call) {
   const Items x(call, 0);
@@ -116,7 +119,7 @@ void AddProduct(Call& call) {
   });
 }
 
-// (x, end, weight), from the nearer end as lerp.
+// (x, end, weight): calculated from the nearer end, like lerp.
 void Lerp(Call& call) {
   const Items x(call, 0);
   const Items end(call, 1);
@@ -133,7 +136,7 @@ void Lerp(Call& call) {
   });
 }
 
-// (x, ord, dtype): the norm of each item; powsum leaves the root out.
+// (x, ord, dtype): the norm of each item; powsum omits the root.
 void EmitNorm(Call& call, bool root) {
   const Items x(call, 0);
   const double order = call.Float("ord");

@@ -1,5 +1,5 @@
-// grid_sample on images, and its gradients: a pixel is a row of all its channels, which is read and
-// added to as a whole.
+// Rewrites grid_sample on images, and its gradients. A pixel is a row of all its channels, and is
+// read and added to as a whole.
 #include <array>
 
 #include "compiler_server/passes/decompose/expression.h"
@@ -11,7 +11,8 @@ namespace {
 constexpr int64_t kNearest = 1;  // at::native::GridSamplerInterpolation
 constexpr int64_t kBorder = 1;   // at::native::GridSamplerPadding
 
-// Where coordinates of -1 to 1 lie among the pixels of a line, and how far they move there by 1.
+// The places among the pixels of a line for coordinates from -1 to 1, and how far a place moves
+// when its coordinate grows by 1.
 struct Line {
   Expr place;  // [points]
   Expr slope;
@@ -19,11 +20,11 @@ struct Line {
 };
 
 struct Pixel {
-  Expr row;    // of the pixels of all images
-  Expr there;  // whether it is in its image
+  Expr row;    // the pixel's row among the pixels of all images
+  Expr there;  // whether the pixel lies in its image
 };
 
-// A pixel next to a point, and its shares along x and y.
+// A pixel next to a point, and the pixel's shares of the result along x and y.
 struct Corner {
   Pixel pixel;
   Expr share_x, share_y;
@@ -33,7 +34,7 @@ struct Corner {
 struct Sampling {
   int64_t count = 0, channels = 0, height = 0, width = 0, points = 0;
   Line x, y;
-  Expr first;  // of each point, the row of its image's first pixel
+  Expr first;  // for each point, the row of its image's first pixel
   bool nearest = false;
 };
 
@@ -81,10 +82,10 @@ Sampling ReadSampling(Call& call) {
   return at;
 }
 
-// Counted in integers: f32 holds no number of a pixel above 2 ** 24.
+// The row is counted in integers, because f32 does not hold every pixel number above 2 ** 24.
 Pixel PixelAt(const Sampling& at, Expr column, Expr row) {
   const Expr there = (column >= 0.0) & (column <= at.x.last) & (row >= 0.0) & (row <= at.y.last);
-  // Also a coordinate that is no number reads a pixel.
+  // A coordinate that is NaN reads a pixel, too.
   const auto whole = [&](Expr x) { return Cast(Where(there, x, 0.0), DType::kI32); };
   return {whole(row) * static_cast<double>(at.width) + whole(column) + at.first, there};
 }
@@ -110,10 +111,12 @@ std::array<Corner, 4> Corners(const Sampling& at) {
   return corners;
 }
 
-// One of each point, beside rows.
+// Returns one value per point with a second dimension of size 1, so that it broadcasts over the
+// point's row.
 Expr OfRow(Expr x) { return Reshape(x, {x.sizes()[0], 1}); }
 
-// 0 for what is outside of the image, which may be next to inf or NaN.
+// Returns 0 for pixels outside of the image. Their rows may hold inf or NaN, so a multiplication by
+// 0 would not do.
 Expr InImage(const Pixel& pixel, Expr rows) { return Where(OfRow(pixel.there), rows, 0.0); }
 
 Expr Read(Expr rows, const Pixel& pixel) {
@@ -151,7 +154,7 @@ void GridSample(Call& call) {
 }
 
 // grid_sampler_2d_backward(grad, input, grid, interpolation_mode, padding_mode, align_corners,
-// output_mask): the grid has a gradient whether it is asked for or not.
+// output_mask): the grid's gradient is returned whether or not output_mask asks for it.
 void GridSampleBackward(Call& call) {
   const Sampling at = ReadSampling(call);
   const std::vector<bool> wanted = call.Bools("output_mask");

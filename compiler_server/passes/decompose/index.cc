@@ -1,4 +1,4 @@
-// Indexing, sorting.
+// Rewrites indexing and sorting.
 #include <algorithm>
 
 #include "compiler_server/passes/decompose/call.h"
@@ -46,17 +46,18 @@ void ScatterValue(Call& call) {
   call.Return(Scatter(call, call.Tensor(kSelf), ScatterDim(call), index, source));
 }
 
-// An index of PyTorch's indexing may be negative.
+// Maps negative indices, which PyTorch's indexing allows, to positions from the start.
 Value* WrapIndex(Call& call, Value* index, int64_t size) {
   Value* negative = call.b.Binary(OpKind::kLt, index, 0.0);
   Value* wrapped = call.b.Binary(OpKind::kAdd, index, static_cast<double>(size));
   return call.b.Emit(OpKind::kWhere, {negative, wrapped, index});
 }
 
-// x with `source` at the positions of `index` along the dimension: one position is a choice per
-// element, which fuses with what made x and what reads the result; several are stores in order.
-// Into an input also one is a store: if the graph overwrites the input with it, it happens in place
-// (lowering/segment.h).
+// Returns x with `source` stored at the positions of `index` along the dimension. One position is
+// written as a choice per element, which fuses with the producer of x and with the readers of the
+// result. Several positions are stores in order. If x is an input of the graph, one position is a
+// store as well, because it then happens in place if the graph overwrites that input with the
+// result (lowering/segment.h).
 Value* PutAt(Call& call, Value* x, int64_t dim, Value* index, Value* source) {
   Dims along(x->type.sizes.size(), 1);
   along[dim] = index->type.elements();
@@ -93,16 +94,18 @@ void IndexFill(Call& call) {
   call.Return(PutAt(call, x, dim, WrapIndex(call, index, x->type.sizes[dim]), value));
 }
 
-// Index tensors are one index into the merged dimensions [first, last): those of adjacent tensors,
-// as in x[:, i, j], and all up to the last of others, as in x[:, i, :, j].
+// All index tensors of a call as one index into the merged dimensions [first, last). If the tensors
+// are adjacent, as in x[:, i, j], these are their dimensions. Otherwise, as in x[:, i, :, j], they
+// are all dimensions from 0 to that of the last tensor.
 struct JoinedIndex {
   Value* position = nullptr;
   int64_t first = 0, last = 0;
-  Dims sizes;  // of x with these dimensions merged
+  Dims sizes;  // the sizes of x after these dimensions are merged
 };
 
-// One index into the merged dimensions [first, last). Those without a tensor are counted through,
-// behind the dimensions of the tensors, which is where PyTorch's result has them.
+// Returns one index into the merged dimensions [first, last). A dimension without a tensor is
+// enumerated in full. Enumerated dimensions come after the dimensions of the tensors, as in
+// PyTorch's result.
 Value* MergeIndices(Call& call, const Dims& sizes, const std::vector<Value*>& indices,
                     int64_t first, int64_t last) {
   Value* position = nullptr;
@@ -133,7 +136,7 @@ Value* MergeIndices(Call& call, const Dims& sizes, const std::vector<Value*>& in
   return position;
 }
 
-// Refuses the call if the indices are no such.
+// Refuses the call if the indices cannot be joined.
 JoinedIndex JoinIndices(Call& call, const Value* x, const std::vector<Value*>& indices) {
   JoinedIndex joined;
   const Dims& sizes = x->type.sizes;
@@ -145,7 +148,7 @@ JoinedIndex JoinIndices(Call& call, const Value* x, const std::vector<Value*>& i
     call.Refuse("indexing of ", ToText(x->type));
     return joined;
   }
-  const auto is_mask = [](const Value* index) {  // PyTorch takes bytes for masks too
+  const auto is_mask = [](const Value* index) {  // PyTorch accepts bytes as masks, too
     return index != nullptr && (!IsInteger(index->type.dtype) || index->type.dtype == DType::kU8);
   };
   if (std::any_of(indices.begin(), indices.end(), is_mask)) {
@@ -172,7 +175,7 @@ void IndexTensor(Call& call) {
   call.Return(call.b.Gather(call.b.Reshape(x, index.sizes), index.position, index.first));
 }
 
-// x[mask] = value for a single value; the mask covers dimensions of x from `first` on.
+// x[mask] = value for a single value; the mask covers the dimensions of x from `first` on.
 void PutMasked(Call& call, Value* x, Value* mask, int64_t first, Value* value) {
   const Dims& sizes = x->type.sizes;
   const auto from = sizes.begin() + std::min<int64_t>(first, x->type.rank());
@@ -201,7 +204,7 @@ void IndexPut(Call& call) {
   }
   const JoinedIndex index = JoinIndices(call, x, indices);
   if (call.refused()) return;
-  // The values of one position lie where its dimensions were.
+  // The values' dimensions for the positions are at the place of the merged dimension.
   const Dims& places = index.position->type.sizes;
   Dims sizes = index.sizes;
   sizes.erase(sizes.begin() + index.first);
@@ -216,7 +219,7 @@ void IndexPut(Call& call) {
   call.Return(call.b.Reshape(put, call.type().sizes));
 }
 
-// put(x, index, source, accumulate): into x as one row
+// put(x, index, source, accumulate): positions count the elements of x as one row.
 void Put(Call& call) {
   Value* x = call.Tensor(kSelf);
   const auto flat = [&](Value* y) { return call.b.Reshape(y, {y->type.elements()}); };
@@ -260,7 +263,7 @@ void OneHot(Call& call) {
   call.Return(call.b.Cast(equal, call.dtype()));
 }
 
-// take(x, index): from x as one row
+// take(x, index): positions count the elements of x as one row.
 void Take(Call& call) {
   Value* x = call.Tensor(kSelf);
   const int64_t count = x->type.elements();

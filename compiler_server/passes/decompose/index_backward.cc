@@ -1,5 +1,6 @@
-// Sums, products and extremes into positions, and gradients of views and of reads by index. Where
-// several sources meet one position they are joined in their order, sums and products in f32.
+// Rewrites sums, products and extremes that are accumulated at positions, and the gradients of
+// views and of reads by index. Where several sources meet at one position they are combined in
+// their order; sums and products are calculated in f32.
 #include <algorithm>
 #include <iterator>
 #include <limits>
@@ -11,7 +12,7 @@ namespace hpu::compiler {
 
 namespace {
 
-// `op` is one of the scatters.
+// `op` is one of the scatter ops.
 Value* Join(Call& call, OpKind op, Value* x, int64_t dim, Value* index, Value* source) {
   source = call.b.Cast(source, x->type.dtype);
   return call.b.Emit(op, {x, index, source}, {{AttrKey::kDim, dim}});
@@ -64,7 +65,7 @@ namespace {
 constexpr std::string_view kSelf = "self";
 constexpr std::string_view kGrad = "grad_output";
 
-// What a scatter takes, the source cut to the index, which may be smaller.
+// The arguments of a scatter. The source is cut to the sizes of the index, which may be smaller.
 struct Scatter {
   Value* x;
   int64_t dim;
@@ -93,7 +94,7 @@ void ScatterAdd(Call& call) {
   if (!call.refused()) call.Return(AddAt(call, at.x, at.dim, at.index, at.source));
 }
 
-// A way to join what meets at one place, and the value that changes nothing there.
+// A reduction of the values that meet at one place, and the value that changes nothing there.
 struct Reduction {
   std::string_view name;
   OpKind op;
@@ -108,7 +109,7 @@ constexpr Reduction kReductions[] = {
     {"amin", OpKind::kScatterMin, kInfinity},
 };
 
-// Products and sums in f32.
+// Products and sums are calculated in f32.
 void ReduceInto(Call& call, const Scatter& at) {
   const std::string name = call.Text("reduce");
   const auto* const found =
@@ -140,7 +141,8 @@ void ReduceInto(Call& call, const Scatter& at) {
 // scatter.reduce(x, dim, index, source, reduce), scatter_reduce(..., include_self)
 void ScatterReduce(Call& call) { ReduceInto(call, ScatterArguments(call)); }
 
-// index_reduce(x, dim, index, source, reduce, include_self): one index for all that lies across
+// index_reduce(x, dim, index, source, reduce, include_self): the index is the same for all elements
+// across `dim`.
 void IndexReduce(Call& call) {
   Scatter at{call.Tensor(kSelf), 0, call.Tensor("index"), call.Tensor("source")};
   const Dims& sizes = at.source->type.sizes;
@@ -217,7 +219,7 @@ void SelectBackward(Call& call) {
   call.Return(PlaceAlong(call, call.b.Reshape(grad, with), dim, index, 1, sizes[dim]));
 }
 
-// Puts the last two dimensions at places dim1 and dim2 of the result.
+// Returns the permutation that moves the last two dimensions to places dim1 and dim2 of the result.
 Dims FromTheEnd(int64_t rank, int64_t dim1, int64_t dim2) {
   Dims perm;
   int64_t next = 0;
@@ -227,7 +229,7 @@ Dims FromTheEnd(int64_t rank, int64_t dim1, int64_t dim2) {
   return perm;
 }
 
-// diagonal(x, offset, dim1, dim2): every n-th element of the matrix in a row.
+// diagonal(x, offset, dim1, dim2): a slice with a step from the matrix written as one row.
 void Diagonal(Call& call) {
   Value* x = call.Tensor(kSelf);
   const int64_t rank = x->type.rank();
@@ -253,7 +255,8 @@ void Diagonal(Call& call) {
       call.b.Slice(x, rank - 2, start, start + (length - 1) * (columns + 1) + 1, columns + 1));
 }
 
-// `diagonal` in a tensor of `sizes`, and 0 or what `around` has everywhere else.
+// Gives the call a tensor of `sizes` with `diagonal` on its diagonal. All other elements are those
+// of `around`, or 0 if it is nullptr.
 void GiveDiagonal(Call& call, Value* diagonal, const Dims& sizes, Value* around) {
   const auto rank = static_cast<int64_t>(sizes.size());
   const int64_t dim1 = call.WrapDim(call.Int("dim1"), rank);

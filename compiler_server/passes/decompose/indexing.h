@@ -1,17 +1,18 @@
-// Sums into positions (index_backward.cc), for the families that have them.
+// Declares sums into positions (index_backward.cc) for the families that use them.
 #pragma once
 
 #include "compiler_server/passes/decompose/call.h"
 
 namespace hpu::compiler {
 
-// x with each element of `source` added at the place that `index`, of the same sizes, names along
-// the dimension.
+// Returns x with each element of `source` added at the place along the dimension that `index`
+// gives. `index` has the sizes of `source`.
 Value* AddAt(Call& call, Value* x, int64_t dim, Value* index, Value* source);
-// The same with one index for all that lies across the dimension; `source` expands.
+// Does the same with one index for all elements across the dimension; `source` is expanded.
 Value* AddRows(Call& call, Value* x, int64_t dim, Value* index, Value* source);
 
-// `x` between zeros along `dim`, whose size becomes `size`: elements at start, start + step, ...
+// Returns `x` placed between zeros along `dim`, whose size becomes `size`: the elements of x are at
+// start, start + step, and so on.
 Value* PlaceAlong(Call& call, Value* x, int64_t dim, int64_t start, int64_t step, int64_t size);
 
 }  // namespace hpu::compiler

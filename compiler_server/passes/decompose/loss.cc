@@ -1,4 +1,4 @@
-// Losses and their gradients.
+// Rewrites losses and their gradients.
 #include <array>
 
 #include "compiler_server/passes/decompose/expression.h"
@@ -18,7 +18,7 @@ int64_t ReductionOf(Call& call) {
   return reduction;
 }
 
-// Element losses as the call reduces them.
+// Returns the losses of the elements, reduced as the call asks.
 Expr Reduced(Call& call, Expr loss) {
   const int64_t reduction = ReductionOf(call);
   const Dims all = Call::AllDims(loss.rank());
@@ -27,7 +27,7 @@ Expr Reduced(Call& call, Expr loss) {
 }
 void GiveReduced(Call& call, Expr loss) { Give(call, Reduced(call, loss)); }
 
-// The gradient that reaches each element.
+// Returns the gradient that reaches each element.
 Expr ElementGradient(Call& call) {
   const Expr grad = In(call, kGrad);
   const auto count = static_cast<double>(call.type().elements());
@@ -51,7 +51,7 @@ void SmoothL1Loss(Call& call) {
 void SmoothL1LossBackward(Call& call) {
   const Expr error = In(call, kSelf) - In(call, kTarget);
   const double beta = call.Float("beta");
-  // No error at all counts as negative where beta is 0.
+  // If beta is 0, an error of 0 counts as negative.
   const Expr inside = beta == 0 ? error : error * (1 / beta);
   const Expr slope = Where(error <= -beta, -1.0, Where(error >= beta, 1.0, inside));
   Give(call, slope * ElementGradient(call));
@@ -101,15 +101,15 @@ void SoftMarginLossBackward(Call& call) {
   Give(call, slope * ElementGradient(call));
 }
 
-// Classes lie along dimension 1 of scores [N, C, ...], or along the only one.
+// The classes are along dimension 1 of scores [N, C, ...], or along the only dimension.
 struct Classes {
   Value* target = nullptr;  // [N, ...], i32
-  Expr valid;               // not ignore_index
-  Expr weight;              // of each target's class, 0 where it is ignored
+  Expr valid;               // true where the target is not ignore_index
+  Expr weight;              // the weight of each target's class, 0 where the target is ignored
   int64_t dim = 1;
 };
 
-// Target indices with the dimension of the classes, of size 1.
+// Returns the sizes of the targets with a dimension of size 1 inserted for the classes.
 Dims WithClassDim(const Classes& classes) {
   Dims sizes = classes.target->type.sizes;
   sizes.insert(sizes.begin() + classes.dim, 1);
@@ -150,7 +150,7 @@ void NllLoss(Call& call) {
                               {call.Tensor(kSelf), call.b.Reshape(safe, WithClassDim(classes))},
                               {{AttrKey::kDim, classes.dim}});
   const Expr score = In(call, call.b.Reshape(scores, classes.target->type.sizes));
-  // An ignored score may be infinite.
+  // Where() is needed because an ignored score may be infinite.
   const Expr loss = Where(classes.valid, -(score * classes.weight), 0.0);
   const Dims all = Call::AllDims(loss.rank());
   const Expr total = Sum(classes.weight, all, false);
@@ -160,13 +160,13 @@ void NllLoss(Call& call) {
     case kSum:
       return Give(call, {Sum(loss, all, false), total});
     default:
-      // A single row has its weight as total, several have none.
+      // The total of a single row is its weight; for several rows the total is 0.
       return Give(call, {loss, classes.dim == 0 ? total : Number(loss, 0)});
   }
 }
 
-// nll_loss_backward(grad, scores, target, weight, reduction, ignore_index, total_weight): a choice
-// per element, which fuses with the gradient of log_softmax.
+// nll_loss_backward(grad, scores, target, weight, reduction, ignore_index, total_weight) is written
+// as a choice per element, which fuses with the gradient of log_softmax.
 void NllLossBackward(Call& call) {
   const Classes classes = ReadClasses(call);
   if (call.refused()) return;
@@ -184,7 +184,7 @@ void NllLossBackward(Call& call) {
   Give(call, Where(chosen & valid, each, 0.0));
 }
 
-// multilabel_margin_loss_forward(scores, target, reduction): the sum over labels l and other
+// multilabel_margin_loss_forward(scores, target, reduction) is the sum over labels l and other
 // classes c of max(0, 1 - (x[l] - x[c])) / classes. Labels end at the first -1; the second result
 // marks their classes.
 void MultilabelMarginLoss(Call& call) {
@@ -195,12 +195,12 @@ void MultilabelMarginLoss(Call& call) {
     return call.Refuse("labels of ", ToText(x.value->type));
   }
   const int64_t classes = x.sizes()[last];
-  const auto beside = [](Expr y) {  // a dimension of classes behind that of y
+  const auto beside = [](Expr y) {  // adds a dimension for classes after those of y
     Dims sizes = y.sizes();
     sizes.push_back(1);
     return Reshape(y, sizes);
   };
-  const auto across = [](Expr y) {  // the same before
+  const auto across = [](Expr y) {  // adds one before the last dimension of y
     Dims sizes = y.sizes();
     sizes.insert(sizes.end() - 1, 1);
     return Reshape(y, sizes);
@@ -220,7 +220,7 @@ void MultilabelMarginLoss(Call& call) {
   if (call.refused()) return;
   const Expr each = Sum(Where(counts, margin, 0.0), {last, last + 1}, false);
   Expr loss = Reduced(call, each / static_cast<double>(classes));
-  // PyTorch's kernel gives a single row a 0-d loss, and its tracing says that it has a size of 1.
+  // PyTorch's kernel returns a 0-d loss for a single row, but its tracing declares a size of 1.
   if (last == 0) loss = Reshape(loss, call.type().sizes);
   Give(call, {loss, Cast(is_target, DType::kF32)});
 }

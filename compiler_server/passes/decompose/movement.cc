@@ -1,4 +1,4 @@
-// Calls that rearrange elements: joining, padding, repeating, triangles.
+// Rewrites calls that rearrange elements: joining, padding, repeating, triangles.
 #include <algorithm>
 #include <numeric>
 
@@ -37,7 +37,8 @@ void Stack(Call& call) {
   call.Return(call.b.Concat(std::move(parts), dim));
 }
 
-// pad = (low, high) of the last dimension, then of the one before, ...; negative values cut off.
+// `pad` is (low, high) of the last dimension, then of the one before, and so on. Negative values
+// cut elements off.
 void EmitPad(Call& call, double value) {
   Value* x = call.Tensor(kSelf);
   if (x->type.dtype == DType::kBool) value = value != 0 ? 1 : 0;
@@ -90,7 +91,7 @@ void EmitRepeat(Call& call, Dims repeats) {
 void Repeat(Call& call) { EmitRepeat(call, call.Ints("repeats")); }
 void Tile(Call& call) { EmitRepeat(call, call.Ints("dims")); }
 
-// repeat_interleave(x, n, dim): each element n times in a row.
+// repeat_interleave(x, n, dim) repeats each element n times in a row.
 void RepeatInterleave(Call& call) {
   Value* x = call.Tensor(kSelf);
   const int64_t count = call.Int("repeats");
@@ -168,7 +169,7 @@ void ChannelShuffle(Call& call) {
   call.Return(call.b.Reshape(call.b.Permute(x, {0, 2, 1, 3}), sizes));
 }
 
-// broadcast_tensors(tensors): each in the declared sizes
+// broadcast_tensors(tensors) expands each tensor to its declared sizes.
 void BroadcastTensors(Call& call) {
   std::vector<Value*> results;
   for (Value* x : call.Tensors("tensors")) {
@@ -177,7 +178,7 @@ void BroadcastTensors(Call& call) {
   call.Return(std::move(results));
 }
 
-// Elements whose column - row is on the wanted side of the diagonal.
+// Keeps the elements whose column - row is on the wanted side of the diagonal.
 void Triangle(Call& call, OpKind keep) {
   Value* x = call.Tensor(kSelf);
   const int64_t rank = x->type.rank();
@@ -193,7 +194,7 @@ void Triangle(Call& call, OpKind keep) {
 void Tril(Call& call) { Triangle(call, OpKind::kLe); }
 void Triu(Call& call) { Triangle(call, OpKind::kGe); }
 
-// x with the window start:limit of one dimension replaced.
+// Returns x with the window that begins at `start` in one dimension replaced by `source`.
 Value* ReplaceWindow(Call& call, Value* x, Value* source, int64_t dim, int64_t start) {
   const int64_t limit = start + source->type.sizes[dim];
   std::vector<Value*> parts;

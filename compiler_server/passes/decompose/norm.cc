@@ -1,4 +1,4 @@
-// Softmax and normalisations.
+// Rewrites softmax and normalisations.
 #include <algorithm>
 #include <limits>
 
@@ -10,27 +10,28 @@ namespace {
 constexpr std::string_view kInput = "input";
 
 void SoftmaxOf(Call& call, OpKind op) {
-  // softmax.int(x, dim, dtype): the conversion comes first; _softmax(x, dim, half_to_float) too.
+  // In softmax.int(x, dim, dtype) and in _softmax(x, dim, half_to_float) the conversion comes
+  // first.
   Value* x = call.Operand("self", call.dtype());
   call.Return(call.b.Emit(op, {x}, {{AttrKey::kDim, call.Dim("dim", x->type.rank())}}));
 }
 void Softmax(Call& call) { SoftmaxOf(call, OpKind::kSoftmax); }
 void LogSoftmax(Call& call) { SoftmaxOf(call, OpKind::kLogSoftmax); }
 
-// An optional parameter in x's type.
+// Returns an optional parameter in x's type.
 Value* Parameter(Call& call, std::string_view name, const Value* x) {
   Value* value = call.OptionalTensor(name);
   return value == nullptr ? nullptr : call.b.Cast(value, x->type.dtype);
 }
 
-// The last optional operand may be left out altogether.
+// Optional operands at the end may be omitted.
 std::vector<Value*> WithParameters(Value* x, Value* weight, Value* bias) {
   if (bias != nullptr) return {x, weight, bias};
   if (weight != nullptr) return {x, weight};
   return {x};
 }
 
-// _safe_softmax(x, dim, dtype): a line of nothing but -inf gives zeros.
+// _safe_softmax(x, dim, dtype) gives zeros for a line that holds only -inf.
 void SafeSoftmax(Call& call) {
   Value* x = call.Operand("self", call.dtype());
   const int64_t dim = call.Dim("dim", x->type.rank());
@@ -47,8 +48,8 @@ bool StatisticsUsed(Call& call) {
   return used;
 }
 
-// Results of a norm whose statistics a gradient wants: made of its parts, so that result and
-// statistics share them. Results: y, mean if it is subtracted, 1 / deviation.
+// Emits a norm whose statistics a gradient reads, as several ops, so that the result and the
+// statistics share them. The results are y, the mean if it is subtracted, and 1 / deviation.
 void RowNormWithStatistics(Call& call, bool centred, double eps) {
   const Expr input = In(call, kInput);
   const auto axes = static_cast<int64_t>(call.Ints("normalized_shape").size());
@@ -102,7 +103,7 @@ void RmsNorm(Call& call) {
                           {{AttrKey::kAxes, axes}, {AttrKey::kEps, eps}}));
 }
 
-// A per-channel parameter [C] against [N, C, ...].
+// Returns a per-channel parameter [C] in a form that broadcasts against [N, C, ...].
 Value* PerChannel(Call& call, Value* parameter, const Value* x) {
   Dims sizes(x->type.rank() - 1, 1);
   sizes[0] = parameter->type.elements();
@@ -115,8 +116,8 @@ Value* ScaleAndShift(Call& call, Value* x, Value* weight, Value* bias) {
   return x;
 }
 
-// Mean over each group of channels and its space, [N, C, 1...]: first over the space of a channel,
-// so that no reshape stands in the way of a channels-last layout (passes/layout.h).
+// Returns the mean over each group of channels and its space, [N, C, 1...]. The mean over the space
+// of a channel comes first, so that no reshape blocks a channels-last layout (passes/layout.h).
 Value* GroupMean(Call& call, Value* x, int64_t groups) {
   Dims space;
   for (int64_t dim = 2; dim < x->type.rank(); ++dim) space.push_back(dim);
@@ -128,7 +129,8 @@ Value* GroupMean(Call& call, Value* x, int64_t groups) {
   return call.b.Reshape(call.b.Expand(x, grouped), sizes);
 }
 
-// A statistic of channels [N, C, 1...], which those of a group share, as [N, groups].
+// Returns a statistic of channels [N, C, 1...], which is the same for all channels of a group, as
+// [N, groups].
 Value* PerGroup(Call& call, Value* statistic, int64_t groups, const TensorType& type) {
   const Dims& sizes = statistic->type.sizes;
   Value* grouped = call.b.Reshape(statistic, {sizes[0], groups, sizes[1] / groups});
@@ -185,7 +187,8 @@ void InstanceNorm(Call& call) {
                 call.Float("eps"));
 }
 
-// Inference: one multiplication and one addition per element, with factors made per channel in f32.
+// At inference the norm is one multiplication and one addition per element, with factors that are
+// calculated per channel in f32.
 void EmitBatchNorm(Call& call, double eps) {
   Value* x = call.Tensor(kInput);
   Value* mean = call.b.Cast(call.Tensor("running_mean"), DType::kF32);
@@ -212,8 +215,8 @@ void BatchNorm(Call& call) {
   EmitBatchNorm(call, call.Float("eps"));
 }
 
-// _native_batch_norm_legit_no_training(x, weight, bias, mean, var, momentum, eps): y and statistics
-// that hold nothing.
+// _native_batch_norm_legit_no_training(x, weight, bias, mean, var, momentum, eps) returns y, and
+// statistics that hold nothing.
 void BatchNormNoTraining(Call& call) {
   EmitBatchNorm(call, call.Float("eps"));
   if (call.refused()) return;
@@ -224,16 +227,18 @@ void BatchNormNoTraining(Call& call) {
   call.Return(std::move(results));
 }
 
-// Positions of a channel that are read once for its mean and again, from a cache, for its variance.
+// Up to this many positions of a channel are read once for the mean and again, from a cache, for
+// the variance.
 constexpr int64_t kPositionsInCache = 256;
 
 struct ChannelStatistics {
   Expr mean, variance;
 };
 
-// Over all dimensions but the channels. A large image is read once: a part of it (its last
-// dimensions) has a mean and squares of its own, which are then joined: the squares of all are
-// those within parts and those of the parts' means.
+// Returns the statistics over all dimensions but the channels. A large image is read only once:
+// each part of it (its last dimensions) gets a mean and a sum of squares of its own, and these are
+// then joined. The squares of the whole are the squares within the parts plus the squares of the
+// parts' means.
 ChannelStatistics StatisticsOfChannels(Expr x) {
   const Dims& sizes = x.sizes();
   const int64_t count = x.value->type.elements() / sizes[1];
@@ -261,8 +266,8 @@ ChannelStatistics StatisticsOfChannels(Expr x) {
   return {mean, squares * (1 / static_cast<double>(count))};
 }
 
-// Training: by the batch's own statistics. Results: y, mean, 1 / deviation, and where there are
-// running statistics their new values, whose variance is the unbiased one.
+// Batch norm in training uses the batch's own statistics. The results are y, mean, 1 / deviation
+// and, if there are running statistics, their new values. The running variance is the unbiased one.
 void BatchNormTraining(Call& call) {
   const double eps = call.Float("eps");
   const bool tracks = call.result_count() == 5;

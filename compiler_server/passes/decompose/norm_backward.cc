@@ -1,5 +1,5 @@
-// Gradients of softmax and of normalisations: reductions along what was normalised, and a pointwise
-// formula.
+// Rewrites the gradients of softmax and of normalisations to reductions along the normalised
+// dimensions and a pointwise formula.
 #include "compiler_server/passes/decompose/expression.h"
 
 namespace hpu::compiler {
@@ -22,17 +22,17 @@ void LogSoftmaxBackward(Call& call) {
   Give(call, grad - Exp(y) * Sum(grad, {dim}));
 }
 
-// What a gradient of a normalisation needs, each broadcasting against the input.
+// The values that the gradient of a normalisation needs. Each broadcasts against the input.
 struct Normalised {
-  Expr grad;    // of the result
+  Expr grad;    // gradient of the result
   Expr x;       // the input, normalised
   Expr scale;   // 1 / deviation
   Expr weight;  // may be absent
-  Dims own;     // dimensions that were normalised over
+  Dims own;     // the dimensions that were normalised over
 };
 
-// Of y = normalised * weight: scale * (g - mean(g) - x * mean(g * x)) with g = grad * weight; the
-// first mean only if the mean was subtracted.
+// The input's gradient of y = normalised * weight is scale * (g - mean(g) - x * mean(g * x)) with g
+// = grad * weight. The first mean is there only if the mean was subtracted.
 Expr InputGradient(const Normalised& at, bool centred) {
   const Expr grad = at.weight.value == nullptr ? at.grad : at.grad * at.weight;
   Expr rest = grad - at.x * Mean(grad * at.x, at.own);
@@ -51,7 +51,7 @@ Dims Range(int64_t begin, int64_t end) {
   return dims;
 }
 
-// Results that `output_mask` leaves out are not provided.
+// Provides the results that `output_mask` asks for.
 void GiveMasked(Call& call, std::vector<Expr> results) {
   const std::vector<bool> wanted = call.Bools("output_mask");
   if (wanted.size() != results.size()) return call.Refuse("output mask of ", wanted.size());
@@ -87,7 +87,7 @@ void RowNormBackward(Call& call, bool centred) {
 void LayerNormBackward(Call& call) { RowNormBackward(call, true); }
 void RmsNormBackward(Call& call) { RowNormBackward(call, false); }
 
-// A vector per channel against [N, C, ...].
+// Returns a vector with one value per channel in a form that broadcasts against [N, C, ...].
 Expr PerChannel(Expr vector, int64_t rank) {
   Dims sizes(rank - 1, 1);
   sizes[0] = vector.value->type.elements();
@@ -117,7 +117,8 @@ void BatchNormBackward(Call& call) {
   if (weight.value != nullptr) weight = PerChannel(weight, rank);
   const Expr centred = input - mean;
   const Dims own = AllButChannels(rank);
-  // Two sums over the batch serve all three gradients; what else they need is one number a channel.
+  // All three gradients use the same two sums over the batch. Their other operands are one number
+  // per channel.
   const Expr sum = Sum(grad, own);
   const Expr product = Sum(grad * centred, own);
   const Expr factor = weight.value == nullptr ? scale : scale * weight;
@@ -130,7 +131,7 @@ void BatchNormBackward(Call& call) {
   GiveMasked(call, {input_grad * factor, product * scale, sum});
 }
 
-// [N, groups] as it counts for the channels of [N, C, ...].
+// Returns a statistic [N, groups] in a form that broadcasts against the channels of [N, C, ...].
 Expr PerGroup(Expr statistic, const Dims& sizes, int64_t groups) {
   const Dims grouped = {sizes[0], groups, sizes[1] / groups};
   Dims channels(sizes.size(), 1);
@@ -139,8 +140,8 @@ Expr PerGroup(Expr statistic, const Dims& sizes, int64_t groups) {
   return Reshape(Expand(Reshape(statistic, {sizes[0], groups, 1}), grouped), channels);
 }
 
-// Mean over each group: over the space of a channel first, so that layouts of channels last need no
-// reshape of the whole (norm.cc).
+// Returns the mean over each group. The mean over the space of a channel comes first, so that
+// channels-last layouts need no reshape of the whole tensor (norm.cc).
 Expr GroupMean(Expr x, int64_t groups) {
   const Expr channels = Mean(x, Range(2, x.rank()), false);
   const Dims sizes = x.sizes();
@@ -168,9 +169,9 @@ void GroupNormBackward(Call& call) {
   GiveMasked(call, {rest * scale, Sum(grad * x, own), Sum(grad, own)});
 }
 
-// _weight_norm_interface_backward(grad, v, g, norms, dim) of w = v * (g / |v|), a norm for each
-// place in `dim`. The CPU kernel, which an eager step would call, takes every operand as contiguous
-// without looking.
+// _weight_norm_interface_backward(grad, v, g, norms, dim) is the gradient of w = v * (g / |v|),
+// with one norm for each place in `dim`. PyTorch's CPU kernel, which an eager step would call,
+// assumes without a check that every operand is contiguous.
 void WeightNormBackward(Call& call) {
   const Expr grad = In(call, "grad_w");
   const Expr v = In(call, "saved_v");

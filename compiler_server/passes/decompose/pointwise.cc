@@ -1,4 +1,4 @@
-// Pointwise calls: those that are one op of the table, and those made of several.
+// Rewrites pointwise calls, to one op of the table or to several.
 #include <array>
 #include <cmath>
 #include <limits>
@@ -12,7 +12,7 @@ constexpr std::string_view kSelf = "self";
 constexpr std::string_view kOther = "other";
 constexpr std::string_view kAddAlpha = "alpha";
 
-// c10::promoteTypes for the types we know.
+// Does the same as c10::promoteTypes, for the types of recipes.
 DType Promote(DType a, DType b) {
   if (a == b || b == DType::kInvalid) return a;
   if (a == DType::kInvalid) return b;
@@ -39,7 +39,7 @@ Category CategoryOf(DType dtype) {
   return dtype == DType::kBool ? kBoolean : kIntegral;
 }
 
-// An argument in the type that the result's formula is calculated in.
+// Returns an argument in the type that the result's formula is calculated in.
 Expr Wide(Call& call, std::string_view name) {
   return {&call, call.Operand(name, WidenedFloat(call.dtype()))};
 }
@@ -68,12 +68,13 @@ void AddProduct(Call& call, OpKind op) {
 void Addcmul(Call& call) { AddProduct(call, OpKind::kMul); }
 void Addcdiv(Call& call) { AddProduct(call, OpKind::kDiv); }
 
-// fma(a, b, c) = a * b + c, which PyTorch makes of addcmul_ and the like.
+// PyTorch decomposes addcmul_ and similar calls to fma(a, b, c) = a * b + c.
 void Fma(Call& call) {
   Give(call, Wide(call, call.name(0)) * Wide(call, call.name(1)) + Wide(call, call.name(2)));
 }
 
-// As eager: from the nearer end, so that a weight of 1 gives `end` exactly.
+// Like the eager kernel, this calculates from the nearer end, so that a weight of 1 gives `end`
+// exactly.
 void LerpScalar(Call& call) {
   const Expr x = Wide(call, kSelf);
   const Expr end = Wide(call, "end");
@@ -131,7 +132,7 @@ void Selu(Call& call) {
 void Celu(Call& call) {
   const double alpha = call.Stored("alpha", DType::kF32);
   if (alpha == 1) return call.Return(EmitElu(call, call.Tensor(kSelf), 1));
-  // max(x, 0) + min(0, alpha * expm1(x / alpha)): elu(x / alpha) * alpha.
+  // elu(x / alpha) * alpha = max(x, 0) + min(0, alpha * expm1(x / alpha)).
   Give(call, EmitElu(Wide(call, kSelf) / alpha, 1) * alpha);
 }
 void LeakyRelu(Call& call) {
@@ -147,13 +148,13 @@ void Softplus(Call& call) {
                            call.Stored("threshold", DType::kF32)));
 }
 void LogSigmoid(Call& call) {
-  // -log(1 + exp(-x)); far from 0 softplus(-x) is -x itself.
+  // The result is -log(1 + exp(-x)). For x far below 0, softplus(-x) is -x itself.
   Value* negative = call.b.Unary(OpKind::kNeg, call.Tensor(kSelf));
   call.Return(call.b.Unary(OpKind::kNeg, EmitSoftplus(call, negative, 1, 88)));
 }
 void Threshold(Call& call) {
   const Expr x = Wide(call, kSelf);
-  // NaN stays. PyTorch compares in f32.
+  // A NaN stays NaN. PyTorch compares in f32.
   const Expr below = x <= call.Stored("threshold", call.dtype());
   Give(call, Where(below, call.Stored("value", call.dtype()), x));
 }
@@ -212,7 +213,7 @@ void Square(Call& call) {
   call.Return(call.b.Binary(OpKind::kMul, x, x));
 }
 void DivMode(Call& call) {
-  // true_divide has none.
+  // true_divide has no rounding mode.
   const std::string mode = call.Has("rounding_mode") ? call.Text("rounding_mode") : "";
   if (mode == "trunc") {
     return Give(call, Apply(OpKind::kTrunc, Wide(call, kSelf) / Wide(call, kOther)));
@@ -234,13 +235,13 @@ void Erfc(Call& call) { Give(call, 1.0 - Apply(OpKind::kErf, Wide(call, kSelf)))
 void LogAddExp(Call& call) {
   const Expr x = Wide(call, kSelf);
   const Expr y = Wide(call, kOther);
-  // Equal infinities have no gap.
+  // The gap between equal infinities is 0, but their difference would be NaN.
   const Expr gap = Where(x == y, 0.0, Abs(x - y));
   Give(call, Apply(OpKind::kMax, x, y) + Apply(OpKind::kLog1p, Exp(-gap)));
 }
 void NanToNum(Call& call) {
   Value* x = call.Tensor(kSelf);
-  // The type's own limits replace infinities; f32's are the ones that matter in recipes.
+  // The type's own limits replace infinities; in recipes only those of f32 matter.
   if (x->type.dtype != DType::kF32) return call.Refuse("nan_to_num of ", DTypeName(x->type.dtype));
   constexpr double kLargest = std::numeric_limits<float>::max();
   Value* nan = call.b.Unary(OpKind::kIsnan, x);
@@ -317,7 +318,7 @@ DType PromotedType(Call& call, std::span<const std::string_view> names) {
       number = Promote(number, call.NumberType(name));
     }
   }
-  // A lower group counts only if its category is higher.
+  // The type of a lower group counts only if its category is higher.
   const auto combine = [](DType higher, DType lower) {
     if (CategoryOf(higher) == kNone || CategoryOf(lower) > CategoryOf(higher)) {
       return CategoryOf(higher) == kNone ? lower : Promote(higher, lower);
@@ -329,7 +330,7 @@ DType PromotedType(Call& call, std::span<const std::string_view> names) {
 
 void RewriteElementwise(Call& call, OpKind op) {
   const ir::OpTraits& traits = ir::Traits(op);
-  // The operands come first in every schema, by whatever name.
+  // The operands come first in every schema, but their names differ.
   const auto count = static_cast<size_t>(traits.min_operands);
   if (call.argument_count() < count)
     return call.Refuse("has ", call.argument_count(), " arguments");
@@ -340,7 +341,7 @@ void RewriteElementwise(Call& call, OpKind op) {
     dtype = DType::kBool;
   } else if (traits.result_type == ir::ResultType::kBool) {
     dtype = PromotedType(call, names);
-    // isnan and the like: integers are never anything of that.
+    // The op is isnan or a similar one, and integers never have that property.
     if (!ir::Contains(traits.dtypes, dtype)) return call.Refuse(traits.name, " of integers");
   }
   std::vector<Value*> operands;
@@ -353,7 +354,7 @@ void RewriteElementwise(Call& call, OpKind op) {
                                               : call.Operand(names[i], dtype));
     }
   }
-  // On booleans multiplication is conjunction, and the complement has one bit.
+  // For booleans multiplication is conjunction, and the complement has only one bit.
   if (op == OpKind::kMul && dtype == DType::kBool) op = OpKind::kLogicalAnd;
   if (op == OpKind::kBitwiseNot && dtype == DType::kBool) op = OpKind::kLogicalNot;
   call.Return(call.b.Emit(op, std::move(operands)));

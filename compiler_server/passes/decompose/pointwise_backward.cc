@@ -1,4 +1,4 @@
-// Gradients of pointwise calls, element by element.
+// Rewrites the gradients of pointwise calls, element by element.
 #include <cmath>
 
 #include "compiler_server/ir/host_tensor.h"
@@ -10,7 +10,8 @@ namespace {
 constexpr std::string_view kGrad = "grad_output";
 constexpr std::string_view kSelf = "self";
 
-// threshold_backward(grad, x, threshold): relu's. NaN lets the gradient through.
+// threshold_backward(grad, x, threshold) is the gradient of relu, too. Where x is NaN the gradient
+// passes.
 void ThresholdBackward(Call& call) {
   Give(call, Where(In(call, kSelf) <= call.Float("threshold"), 0.0, In(call, kGrad)));
 }
@@ -108,7 +109,7 @@ void GluBackward(Call& call) {
   Give(call, {&call, call.b.Concat({first.value, second.value}, dim)});
 }
 
-// log_sigmoid_forward(x) -> result and exp(-|x|), which some devices leave empty
+// log_sigmoid_forward(x) returns the result and exp(-|x|), which some devices leave empty.
 void LogSigmoidForward(Call& call) {
   const Expr x = In(call, kSelf);
   const Expr small = Exp(-Abs(x));
@@ -127,7 +128,7 @@ void Hardshrink(Call& call) {
 void Softshrink(Call& call) {
   const Expr x = In(call, kSelf);
   const double lambda = call.Float("lambd");
-  // NaN stays: x * 0.
+  // x * 0 keeps a NaN.
   Give(call, Where(x > lambda, x - lambda, Where(x < -lambda, x + lambda, x * 0.0)));
 }
 // hardshrink_backward(grad_out, x, lambd), softshrink_backward(grad_output, x, lambd)

@@ -1,4 +1,4 @@
-// Pointwise calls about signs, NaN and digits of numbers.
+// Rewrites pointwise calls about signs, NaN and the digits of numbers.
 #include <cmath>
 #include <limits>
 
@@ -10,7 +10,8 @@ namespace {
 constexpr std::string_view kSelf = "self";
 constexpr std::string_view kOther = "other";
 
-// Two arguments of the same float type, or a refusal: PyTorch computes other pairs in another type.
+// Refuses the call unless both arguments have the same float type: PyTorch computes other pairs in
+// another type.
 bool AreFloats(Call& call) {
   const DType dtype = call.dtype();
   if (!IsFloat(dtype) || call.Tensor(kSelf)->type.dtype != dtype ||
@@ -24,12 +25,12 @@ void Copysign(Call& call) {
   if (!AreFloats(call)) return;
   const Expr sign{&call, call.Tensor(kOther)};
   const Expr size = Abs({&call, call.Tensor(kSelf)});
-  // Zeros compare as equal; their reciprocals do not.
+  // 0 and -0 compare as equal, but their reciprocals do not.
   const Expr negative = (sign < 0.0) | ((sign == 0.0) & (Apply(OpKind::kReciprocal, sign) < 0.0));
   Give(call, Where(negative, -size, size));
 }
 
-// fmax, fmin: where one is NaN, the other.
+// fmax and fmin: where one operand is NaN, the result is the other one.
 void Extreme(Call& call, OpKind op) {
   if (!AreFloats(call)) return;
   const Expr x{&call, call.Tensor(kSelf)};
@@ -40,7 +41,7 @@ void Extreme(Call& call, OpKind op) {
 void Fmax(Call& call) { Extreme(call, OpKind::kMax); }
 void Fmin(Call& call) { Extreme(call, OpKind::kMin); }
 
-// x << other, x >> other: by a number
+// x << other and x >> other, where `other` is a number.
 void Shift(Call& call, OpKind op) {
   constexpr int64_t kBits = 31;
   const int64_t other = call.Int(kOther);
@@ -54,7 +55,7 @@ void Shift(Call& call, OpKind op) {
 void ShiftLeft(Call& call) { Shift(call, OpKind::kMul); }
 void ShiftRight(Call& call) { Shift(call, OpKind::kFloorDiv); }
 
-// round(x, decimals), in the type of x step by step as PyTorch's kernel
+// round(x, decimals): each step is calculated in the type of x, like in PyTorch's kernel.
 void RoundDecimals(Call& call) {
   const Expr x{&call, call.Tensor(kSelf)};
   const int64_t decimals = call.Int("decimals");
@@ -67,8 +68,8 @@ void RoundDecimals(Call& call) {
   Give(call, decimals > 0 ? rounded(x * ten) / ten : rounded(x / ten) * ten);
 }
 
-// rrelu_with_noise_functional(x, noise, lower, upper, training) of inference: the slope in the
-// middle
+// rrelu_with_noise_functional(x, noise, lower, upper, training): at inference the slope is the
+// middle of `lower` and `upper`.
 void Rrelu(Call& call) {
   if (call.Bool("training")) return call.Refuse("random slopes");
   const double slope = (call.Float("lower") + call.Float("upper")) / 2;
@@ -76,7 +77,7 @@ void Rrelu(Call& call) {
                call.Tensor("noise")});
 }
 
-// An argument in the type that the result's formula is calculated in.
+// Returns an argument in the type that the result's formula is calculated in.
 Expr Argument(Call& call, std::string_view name) {
   return {&call, call.Operand(name, WidenedFloat(call.dtype()))};
 }
@@ -95,21 +96,22 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 void IsNegativeInfinity(Call& call) { Equals(call, -kInfinity); }
 void IsPositiveInfinity(Call& call) { Equals(call, kInfinity); }
 
-// heaviside(x, values): 0 below 0 and of NaN, 1 above it, `values` there
+// heaviside(x, values): 0 where x is below 0 or NaN, 1 where it is above 0, and `values` where it
+// is 0.
 void Heaviside(Call& call) {
   const Expr x{&call, call.Operand(kSelf, call.dtype())};
   const Expr values{&call, call.Operand("values", call.dtype())};
   Give(call, Where(x == 0.0, values, Cast(x > 0.0, call.dtype())));
 }
 
-// -x log(x), 0 at 0, -inf below it
+// -x log(x) where x is above 0, 0 where it is 0, and -inf where it is below.
 void Entropy(Call& call) {
   const Expr x = Argument(call, kSelf);
   const Expr inside = Where(x == 0.0, 0.0, -(x * Log(x)));
   Give(call, Where(x < 0.0, -kInfinity, inside));
 }
 
-// x log1p(y), 0 where x is and y is a number
+// x log1p(y), and 0 where x is 0 and y is not NaN.
 void XLog1p(Call& call) {
   const Expr x = Argument(call, kSelf);
   const Expr y = Argument(call, kOther);
@@ -126,7 +128,7 @@ void LoadExponent(Call& call) {
 void LogAddExp2(Call& call) {
   const Expr x = Argument(call, kSelf);
   const Expr y = Argument(call, kOther);
-  // Equal infinities have no gap.
+  // The gap between equal infinities is 0, but their difference would be NaN.
   const Expr gap = Where(x == y, 0.0, Abs(x - y));
   const Expr rest = Apply(OpKind::kLog2, Apply(OpKind::kExp2, -gap) + 1.0);
   Give(call, Apply(OpKind::kMax, x, y) + rest);

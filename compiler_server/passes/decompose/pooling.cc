@@ -5,11 +5,11 @@
 namespace hpu::compiler {
 namespace {
 
-// Windows of adaptive pooling along one dimension: output o covers
-// [floor(o * in / out), ceil((o + 1) * in / out)).
+// The windows of adaptive pooling along one dimension: output o covers [floor(o * in / out),
+// ceil((o + 1) * in / out)).
 struct AdaptiveWindows {
   int64_t longest = 0;
-  Value* index = nullptr;  // [outputs * longest]: each window's inputs, its last as often as needed
+  Value* index = nullptr;  // [outputs * longest]: each window's inputs; the last one fills it up
 };
 AdaptiveWindows WindowsOf(Call& call, int64_t inputs, int64_t outputs) {
   AdaptiveWindows windows;
@@ -28,7 +28,8 @@ AdaptiveWindows WindowsOf(Call& call, int64_t inputs, int64_t outputs) {
   return windows;
 }
 
-// Laid out side by side, windows that differ and overlap are even.
+// The windows differ and may overlap. Copied side by side and filled up to the longest one, they
+// are even.
 Maxima UnevenMaxima(Call& call, Value* image, int64_t out_rows, int64_t out_columns, bool places) {
   const int64_t width = image->type.sizes[2];
   const AdaptiveWindows rows = WindowsOf(call, image->type.sizes[1], out_rows);
@@ -126,8 +127,8 @@ Expr AdaptiveWeights(Call& call, int64_t inputs, int64_t outputs) {
   return Where((input >= begin) & (input < end), share, 0.0);
 }
 
-// By the centres of pixels, as the edge of one divided by its number may round into its neighbour
-// (41 rows of each).
+// The resize samples at the centres of pixels ("nearest_exact"). The edge of a pixel, divided by
+// the factor, may be rounded into the neighbour (for example with 41 rows for each).
 Expr RepeatedInPlane(Expr x, int64_t rows, int64_t columns) {
   return OverImage(x, [&](Value* last) {
     Dims sizes = last->type.sizes;

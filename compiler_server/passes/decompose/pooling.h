@@ -1,5 +1,5 @@
-// Windows of pooling over images, which lie as [N, H, W, C]; shared by the pooling of images and
-// of volumes.
+// Windows of pooling over images in the form [N, H, W, C]. The pooling of images and that of
+// volumes share this code.
 #pragma once
 
 #include <optional>
@@ -17,45 +17,51 @@ struct PoolWindow {
   bool ceil = false;
 };
 
-// Sums of the window, or its average: `divisor` 0 divides by the number of elements.
+// Returns the average of each window: the sum of its elements over `divisor`, or over the number of
+// elements if `divisor` is 0.
 Value* PoolAverage(Call& call, Value* image, const PoolWindow& window, bool count_padding,
                    int64_t divisor);
 
-// kMaxPool, or kMaxPoolIndex: where in its image's plane each maximum was, in i32.
+// Emits kMaxPool, or kMaxPoolIndex, which gives the place of each maximum in the plane of its
+// image, in i32.
 Value* PoolMaximum(Call& call, OpKind op, Value* image, const PoolWindow& window);
 
 struct Maxima {
   Value* value = nullptr;
-  Value* place = nullptr;  // nullptr if not asked for
+  Value* place = nullptr;  // nullptr unless it was asked for
 };
 Maxima PoolMaxima(Call& call, Value* image, const PoolWindow& window, bool places);
-// Adaptive pooling to so many rows and columns.
+// Pools adaptively to this number of rows and columns.
 Maxima AdaptiveMaxima(Call& call, Value* image, int64_t rows, int64_t columns, bool places);
 
-// The window of adaptive pooling from `in` to `out`, each of two sizes, if all are of one size.
+// Returns the window of adaptive pooling from `in` to `out`, two sizes each, if all windows have
+// the same size.
 std::optional<PoolWindow> EvenWindow(std::span<const int64_t> in, std::span<const int64_t> out);
 
-// Places of maxima, read from memory, as a recipe takes them: narrow on their way, so that a
-// partition saves two bytes and not eight. `places`: the number of elements of a plane.
+// Returns places of maxima, which come from memory, as i32. They are narrowed in between if
+// possible, so that a partition saves two bytes for each and not eight. `places` is the number of
+// elements of a plane.
 Value* NarrowPlaces(Call& call, Value* index, int64_t places);
 
-// Average pooling along one dimension.
+// One dimension of average pooling.
 struct PoolingAlong {
   int64_t input, output, kernel, stride, pad;
 
-  // No window reaches over an edge.
+  // Returns true if no window reaches over an edge.
   bool Plain() const { return pad == 0 && (output - 1) * stride + kernel <= input; }
   bool Tiles() const { return Plain() && kernel == stride; }
 };
-// [outputs, inputs], 1 where a window covers an input.
+// Returns [outputs, inputs], with 1 where a window covers an input.
 Expr Coverage(Call& call, const PoolingAlong& pool);
-// Elements that each window divides by, padding included or not: [outputs].
+// Returns the number of elements that each window divides by, with padding or without it:
+// [outputs].
 Expr WindowSizes(Call& call, const PoolingAlong& pool, bool padding);
-// The same with the shares of adaptive pooling: output o covers [floor(o * in / out),
-// ceil((o + 1) * in / out)) evenly.
+// Returns [outputs, inputs] with the weights of adaptive pooling: output o covers [floor(o * in /
+// out), ceil((o + 1) * in / out)), and all of these inputs have the same weight.
 Expr AdaptiveWeights(Call& call, int64_t inputs, int64_t outputs);
 
-// `emit` on x [C, H, W] or [N, C, H, W] as [N, H, W, C], so that this layout passes through.
+// Calls `emit` with x [C, H, W] or [N, C, H, W] as [N, H, W, C], so that this layout passes
+// through.
 template <typename F>
 Expr OverImage(Expr x, F emit) {
   Dims sizes = x.sizes();
@@ -64,7 +70,8 @@ Expr OverImage(Expr x, F emit) {
   return x.rank() == 3 ? Reshape(y, {y.sizes().begin() + 1, y.sizes().end()}) : y;
 }
 
-// Each element of the last two dimensions so often in each direction.
+// Repeats each element of the last two dimensions `rows` times vertically and `columns` times
+// horizontally.
 Expr RepeatedInPlane(Expr x, int64_t rows, int64_t columns);
 
 }  // namespace hpu::compiler

@@ -1,6 +1,7 @@
-// The ops of PyTorch 2 export quantisation, as PyTorch defines them: calculated in f32, rounded
-// half to even. q = clamp(round(x * (1 / scale)) + zero, min, max);  x = (q - zero) * scale. The
-// graph compiler finds products of two such x again (fusion/int8_products).
+// Rewrites the ops of PyTorch 2 export quantisation by PyTorch's definitions, which are calculated
+// in f32 and rounded half to even:
+//   q = clamp(round(x * (1 / scale)) + zero, min, max);  x = (q - zero) * scale.
+// The graph compiler recognises products of two such x again (fusion/int8_products).
 #include "compiler_server/passes/decompose/expression.h"
 
 namespace hpu::compiler {
@@ -10,7 +11,7 @@ struct Parameters {
   Expr scale, inverse, zero;
 };
 
-// Of one scale: numbers, or tensors of one element.
+// Returns the parameters for one scale. They are numbers, or tensors of one element.
 Parameters PerTensor(Call& call) {
   const auto number = [&](double value) { return Expr{&call, call.b.Scalar(value, DType::kF32)}; };
   const Expr zero = In(call, "zero_point");
@@ -22,7 +23,8 @@ Parameters PerTensor(Call& call) {
   return {scale, 1.0 / scale, Reshape(zero, {})};
 }
 
-// Of a scale per index of dimension `axis`, to be broadcast over the input. No zero points are 0.
+// Returns the parameters for one scale per index of dimension `axis`, which broadcast over the
+// input. Zero points that are missing are 0.
 Parameters PerChannel(Call& call) {
   const Value* x = call.Tensor("input");
   const int64_t rank = x->type.rank();

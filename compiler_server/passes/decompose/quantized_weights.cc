@@ -1,5 +1,5 @@
-// Products with quantised weights: of few rows as one op that reads the weights as they are, of
-// more with weights widened first.
+// Rewrites products with quantised weights. For few rows it is one op that reads the quantised
+// weights. For more rows the weights are widened first.
 #include "compiler_server/passes/decompose/quantized_weights.h"
 
 #include "compiler_server/passes/decompose/expression.h"
@@ -7,7 +7,7 @@
 namespace hpu::compiler {
 namespace {
 
-// scales[N] behind the product: one factor a column.
+// scales[N] has one factor for each column and is applied after the product.
 void Int8PackMm(Call& call) {
   Value* x = call.Tensor("self");
   Value* weights = call.Tensor("mat2");
@@ -22,7 +22,7 @@ void Int8PackMm(Call& call) {
   call.Return(call.b.Binary(OpKind::kMul, y, scales));
 }
 
-// [K, N] of x's type, from blocks u8 [N / 2h, K, h] and factors [groups, N].
+// Returns weights [K, N] in `dtype` from blocks u8 [N / 2h, K, h] and factors [groups, N].
 Value* WidenBlocks(Call& call, Value* blocks, Value* scale, Value* zero, DType dtype) {
   const Dims& sizes = blocks->type.sizes;
   const int64_t count = sizes[0], inner = sizes[1], columns = 2 * sizes[2];
@@ -31,7 +31,7 @@ Value* WidenBlocks(Call& call, Value* blocks, Value* scale, Value* zero, DType d
   const Expr high = Apply(OpKind::kFloor, bytes * (1.0 / 16));
   const Expr low = bytes - high * 16.0;
   const Expr number = Expr{&call, call.b.Concat({low.value, high.value}, 2)} - 8.0;
-  // [groups, group, blocks, columns]
+  // The shape is [groups, group, blocks, columns].
   Value* weights = call.b.Reshape(call.b.Permute(number.value, {1, 0, 2}),
                                   {groups, inner / groups, count, columns});
   const auto factor = [&](Value* value) {
@@ -42,8 +42,8 @@ Value* WidenBlocks(Call& call, Value* blocks, Value* scale, Value* zero, DType d
   return call.b.Cast(call.b.Reshape(widened.value, {inner, count * columns}), dtype);
 }
 
-// 4 bits as PyTorch's CPU kernels keep them, in blocks of `columns`; a scale and a zero for every
-// group of `group` inner elements and column: [K / group, N, 2].
+// Weights of 4 bits have the layout of PyTorch's CPU kernels, in blocks of `columns`. Every group
+// of `group` inner elements has a scale and a zero for each column: [K / group, N, 2].
 void Int4Matmul(Call& call) {
   Value* x = call.Tensor("x");
   Value* weights = call.Tensor("weights");

@@ -1,6 +1,6 @@
-// Draws of random numbers: functions of the generator's state, which is an input of the graph. Each
-// draw takes the blocks behind those of the draws before it, so that a call gets the numbers that
-// the same calls get one by one (backend/torch/eager/random_kernels.cc is what runs them so).
+// Rewrites draws of random numbers to functions of the generator's state, which is an input of the
+// graph. Each draw uses the blocks that follow those of the draws before it. So a graph gets the
+// same numbers as the same calls one by one, which backend/torch/eager/random_kernels.cc runs.
 #include <algorithm>
 
 #include "base/normal.h"
@@ -10,7 +10,7 @@
 namespace hpu::compiler {
 namespace {
 
-// Of [0, 1), one number per element of a tensor of these sizes.
+// Draws numbers from [0, 1), one per element of a tensor of these sizes.
 Value* Draw(Call& call, const Dims& sizes) {
   ir::Graph& graph = call.b.graph();
   const ir::Graph::RandomState state = graph.AddRandomState();
@@ -21,14 +21,15 @@ Value* Draw(Call& call, const Dims& sizes) {
   return numbers;
 }
 
-// Where true, with probability `p`, of f32.
+// Returns a condition that is true with probability `p`, which is f32.
 Value* Chance(Call& call, Value* p) {
   const Dims& sizes = call.type().sizes;
   return call.b.Binary(OpKind::kLt, Draw(call, sizes), call.b.Expand(p, sizes));
 }
 Value* Chance(Call& call, double p) { return Chance(call, call.b.Scalar(p, DType::kF32)); }
 
-// A type that holds fewer bits gets as many from the start: rounded, the numbers near 1 would be 1.
+// A type with fewer bits than f32 gets numbers that fit into them from the start. If they were
+// rounded, the numbers near 1 would become 1.
 Value* DrawUniform(Call& call) {
   Value* numbers = Draw(call, call.type().sizes);
   const DType dtype = call.dtype();
@@ -50,7 +51,7 @@ void Uniform(Call& call) {
   call.Return(call.b.Cast(numbers, call.dtype()));
 }
 
-// bernoulli(x, p): x gives the type and the sizes
+// bernoulli(x, p): x determines only the type and the sizes.
 void BernoulliP(Call& call) {
   call.Return(call.b.Cast(Chance(call, call.Float("p")), call.dtype()));
 }
@@ -60,7 +61,7 @@ void BernoulliOf(Call& call, std::string_view p) {
 void Bernoulli(Call& call) { BernoulliOf(call, "self"); }
 void BernoulliTensor(Call& call) { BernoulliOf(call, "p"); }
 
-// base/normal.h in a graph.
+// The arithmetic that base/normal.h needs, as nodes of a graph.
 struct GraphArithmetic {
   ir::Builder& b;
   Value* Add(Value* x, Value* y) const { return b.Binary(OpKind::kAdd, x, y); }
@@ -75,7 +76,8 @@ struct GraphArithmetic {
   }
 };
 
-// Two draws: of the first numbers of all elements, then of the second ones.
+// Normal numbers need two draws: one of the first numbers of all elements, then one of the second
+// numbers.
 Value* DrawNormal(Call& call) {
   Value* first = Draw(call, call.type().sizes);
   Value* second = Draw(call, call.type().sizes);
@@ -91,7 +93,8 @@ void Normal(Call& call) {
   call.Return(call.b.Cast(numbers, call.dtype()));
 }
 
-// As f32, in which they are whole numbers. Rounded, the product may be the range itself.
+// The integers are calculated as f32, which holds them exactly. The product may be rounded up to
+// the range itself, so it is limited.
 void GiveIntegers(Call& call, int64_t low, int64_t high) {
   const auto range = static_cast<double>(high - low);
   Value* numbers = call.b.Binary(OpKind::kMul, Draw(call, call.type().sizes), range);
@@ -114,7 +117,7 @@ void Dropout(Call& call) {
   Give(call, In(call, x) * (kept / (1 - p)));
 }
 
-// native_dropout(x, p, train) -> x masked and scaled, mask
+// native_dropout(x, p, train) returns x masked and scaled, and the mask.
 void NativeDropout(Call& call) {
   Value* x = call.Tensor("input");
   if (!call.Bool("train", true)) {
@@ -150,7 +153,7 @@ std::span<const HandlerRow> RandomRows() { return kRows; }
 
 namespace {
 
-// True for integers that f32 holds and a type that recipes do.
+// Returns true for integers that f32 holds exactly, of a type that recipes have.
 bool DrawsIntegers(const ir::Node& node) {
   const DType dtype = node.type().dtype;
   int64_t low = 0;

@@ -1,7 +1,8 @@
-// LSTM, GRU and plain recurrent layers over whole sequences: one matrix product for what the inputs
-// give to all steps, then the steps one after the other. Their gradients: the steps backwards, then
-// one matrix product for each weight and for the inputs of all steps. A call of gradients makes the
-// steps of its forward anew; `canonicalize` makes one of both.
+// Rewrites LSTM, GRU and plain recurrent layers over whole sequences. One matrix product calculates
+// the contribution of the inputs to all steps, then the steps follow one after the other. The
+// gradients run the steps backwards, followed by one matrix product for each weight and one for the
+// inputs of all steps. A call for gradients emits the steps of its forward again, and
+// `canonicalize` merges the two.
 #include <algorithm>
 
 #include "compiler_server/passes/decompose/recurrent_cells.h"
@@ -9,7 +10,8 @@
 namespace hpu::compiler {
 namespace {
 
-// The graph grows with the steps of all layers; beyond this the whole call runs eagerly.
+// The graph grows with the steps of all layers. A call with more steps than this runs eagerly as a
+// whole.
 constexpr int64_t kMostSteps = 4096;
 
 // One direction of one layer.
@@ -19,7 +21,7 @@ struct Layer {
   bool reverse = false;
 };
 
-// Two weights, then the biases, then the projection.
+// The values are two weights, then the biases, then the projection.
 RecurrentWeights ReadWeights(std::span<Value* const> values) {
   RecurrentWeights weights{values[0], values[1]};
   if (values.size() > 3) {
@@ -30,7 +32,7 @@ RecurrentWeights ReadWeights(std::span<Value* const> values) {
   return weights;
 }
 
-// [n, B, S] -> row i as [B, S]
+// Returns row i of [n, B, S] as [B, S].
 Value* Row(Call& call, Value* x, int64_t i) {
   const Dims sizes = {x->type.sizes[1], x->type.sizes[2]};
   return call.b.Reshape(call.b.Slice(x, 0, i, i + 1), sizes);
@@ -44,7 +46,8 @@ Value* StackRows(Call& call, const std::vector<Value*>& rows) {
   return call.b.Concat(std::move(parts), 0);
 }
 
-// The steps over x [T, B, I] from `state` on, by place in x. Empty: refused.
+// Returns the steps over x [T, B, I] that begin with `state`, indexed by their place in x. It is
+// empty if the call was refused.
 std::vector<RecurrentStep> Steps(Call& call, const Layer& layer, Value* x, RecurrentState state) {
   const RecurrentWeights& weights = layer.weights;
   const Dims sizes = x->type.sizes;
@@ -71,15 +74,15 @@ const RecurrentState& LastState(const Layer& layer, const std::vector<RecurrentS
   return layer.reverse ? steps.front().after : steps.back().after;
 }
 
-// [T, B, P]
+// Returns the outputs of all steps as [T, B, P].
 Value* Outputs(Call& call, const std::vector<RecurrentStep>& steps) {
   std::vector<Value*> rows;
   for (const RecurrentStep& step : steps) rows.push_back(step.after.hidden);
   return StackRows(call, rows);
 }
 
-// (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first); hx: a
-// tensor [layers * directions, B, P], of an LSTM a list of two.
+// (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first); hx is a
+// tensor [layers * directions, B, P], or a list of two for an LSTM.
 void Recurrent(Call& call, const RecurrentKind& kind) {
   Value* x = call.Tensor("input");
   std::vector<Value*> states =
@@ -129,7 +132,7 @@ void Recurrent(Call& call, const RecurrentKind& kind) {
   call.Return(std::move(results));
 }
 
-// What hpu::recurrent_layer and its backward are given: one direction of one layer.
+// The arguments of hpu::recurrent_layer and of its backward: one direction of one layer.
 struct LayerCall {
   Layer layer;
   Value* input;
@@ -138,7 +141,7 @@ struct LayerCall {
 
 bool HasRank(const Value* x, int64_t rank) { return x == nullptr || x->type.rank() == rank; }
 
-// Two matrices, and a third one of a projection; what is between are biases.
+// The weights are two matrices, with a third one for a projection. Those in between are biases.
 bool HaveRanks(std::span<Value* const> state, const RecurrentWeights& weights) {
   return std::ranges::all_of(state, [](const Value* x) { return HasRank(x, 2); }) &&
          HasRank(weights.input, 2) && HasRank(weights.hidden, 2) &&
@@ -168,7 +171,7 @@ std::optional<LayerCall> ReadLayer(Call& call) {
                    {state[0], kind->has_cell_state ? state[1] : nullptr}};
 }
 
-// recurrent_layer(kind, input, state, weights, reverse) -> output, last state
+// recurrent_layer(kind, input, state, weights, reverse) returns the output and the last state.
 void RecurrentLayer(Call& call) {
   const std::optional<LayerCall> given = ReadLayer(call);
   if (!given.has_value()) return;
@@ -180,7 +183,7 @@ void RecurrentLayer(Call& call) {
   call.Return(std::move(results));
 }
 
-// The sum of those that are there; nullptr: none is.
+// Returns the sum of the values that are not nullptr, or nullptr if all are.
 Value* AddUp(Call& call, std::initializer_list<Value*> values) {
   std::optional<Expr> sum;
   for (Value* value : values) {
@@ -191,14 +194,14 @@ Value* AddUp(Call& call, std::initializer_list<Value*> values) {
   return sum.has_value() ? sum->value : nullptr;
 }
 
-// Of every step, by place in the input.
+// The gradients of all steps; `inputs` and `products` are indexed by place in the input.
 struct LayerGradients {
-  std::vector<Value*> inputs, products;        // of RecurrentGradients
-  std::vector<Value*> projected, unprojected;  // of a projection: its gradient and its operand
-  RecurrentState state;                        // of the first one; nullptr: none
+  std::vector<Value*> inputs, products;        // as in RecurrentGradients
+  std::vector<Value*> projected, unprojected;  // a projection's gradient and its operand
+  RecurrentState state;                        // of the first state; nullptr if none
 };
 
-// grads: of the output, and of the last state.
+// `grads` are the gradients of the output and of the last state.
 LayerGradients StepsBackwards(Call& call, const LayerCall& given,
                               const std::vector<RecurrentStep>& steps,
                               const std::vector<Value*>& grads) {
@@ -234,11 +237,11 @@ LayerGradients StepsBackwards(Call& call, const LayerCall& given,
   return result;
 }
 
-// [n * B, S]
+// Returns the rows joined to [n * B, S].
 Value* JoinRows(Call& call, std::vector<Value*> rows) { return call.b.Concat(std::move(rows), 0); }
 
-// recurrent_layer_backward(kind, grads, input, state, weights, reverse) -> the gradients of input,
-// state and weights
+// recurrent_layer_backward(kind, grads, input, state, weights, reverse) returns the gradients of
+// the input, the state and the weights.
 void RecurrentLayerBackward(Call& call) {
   const std::optional<LayerCall> given = ReadLayer(call);
   const std::vector<Value*> grads = call.OptionalTensors("grads");

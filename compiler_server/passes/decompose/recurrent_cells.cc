@@ -7,12 +7,12 @@ namespace {
 
 Value* Add(Call& call, Value* x, Value* y) { return call.b.Binary(OpKind::kAdd, x, y); }
 
-// Gate `index` of [B, gates * H].
+// Returns gate `index` of [B, gates * H].
 Value* Gate(Call& call, Value* gates, int64_t index, int64_t size) {
   return call.b.Slice(gates, 1, index * size, (index + 1) * size);
 }
 
-// The type of a product and a state together.
+// Returns the type for arithmetic on a product and a state.
 DType Wider(DType x, DType y) { return x == y ? x : std::max(Widened(x), Widened(y)); }
 
 Value* Joined(Call& call, const std::vector<Expr>& gates, DType dtype) {
@@ -24,7 +24,7 @@ Value* Joined(Call& call, const std::vector<Expr>& gates, DType dtype) {
 Expr OfSigmoid(Expr y) { return (1.0 - y) * y; }
 Expr OfTanh(Expr y) { return 1.0 - y * y; }
 
-// Gates: input, forget, candidate, output.
+// The gates are input, forget, candidate and output.
 RecurrentStep LstmForward(Call& call, Value* input, const RecurrentState& before,
                           const RecurrentWeights& weights) {
   const int64_t size = before.cell->type.sizes[1];
@@ -61,7 +61,8 @@ RecurrentGradients LstmBackward(Call& call, const RecurrentStep& step, const Rec
   return gradients;
 }
 
-// Gates: reset, update, candidate, and what the state gives to the candidate before the reset.
+// The gates are reset, update and candidate, and a fourth value: the state's contribution to the
+// candidate before the reset.
 RecurrentStep GruForward(Call& call, Value* input, const RecurrentState& before,
                          const RecurrentWeights& weights) {
   const int64_t size = before.hidden->type.sizes[1];
@@ -110,7 +111,7 @@ RecurrentGradients RnnBackward(Call& call, const RecurrentStep& step, const Recu
                                DType product) {
   const Expr hidden = In(call, after.hidden);
   const Expr y = In(call, step.after.hidden);
-  // NaN lets the gradient through, as threshold_backward does.
+  // Where the result is NaN the gradient passes, like in threshold_backward.
   const Expr sum = activation == OpKind::kTanh ? hidden * OfTanh(y) : Where(y <= 0.0, 0.0, hidden);
   Value* joined = call.b.Cast(sum.value, product);
   return {.input = joined, .product = joined};

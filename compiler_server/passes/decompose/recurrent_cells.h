@@ -1,5 +1,5 @@
-// What a step of an LSTM, a GRU or a plain recurrent layer computes, and its derivative. Formulas:
-// torch.nn.LSTM, GRU, RNN. Values are matrices of a row per sequence.
+// One step of an LSTM, of a GRU or of a plain recurrent layer, and its derivative. The formulas are
+// those of torch.nn.LSTM, GRU and RNN. Values are matrices with one row per sequence.
 #pragma once
 
 #include <string_view>
@@ -9,54 +9,55 @@
 
 namespace hpu::compiler {
 
-// One direction of one layer, in the type that its products have. Weights are [gates * H, columns].
+// The weights of one direction of one layer, in the type of its products. Weights are [gates * H,
+// columns].
 struct RecurrentWeights {
   Value* input = nullptr;
   Value* hidden = nullptr;
   Value* input_bias = nullptr;
   Value* hidden_bias = nullptr;
-  Value* projection = nullptr;  // [P, H]: the state that goes around is P wide (LSTM only)
+  Value* projection = nullptr;  // [P, H]: the state between steps is P wide (LSTM only)
 };
 
-// Sizes [B, P] and, of an LSTM, [B, H].
+// The sizes are [B, P] and, for the cell of an LSTM, [B, H].
 struct RecurrentState {
   Value* hidden = nullptr;
   Value* cell = nullptr;
 };
 
-// A step, as its derivative needs it.
+// The values of a step that its derivative needs.
 struct RecurrentStep {
   RecurrentState before;
   RecurrentState after;
   std::vector<Expr> gates;
-  Value* unprojected = nullptr;  // what after.hidden is the projection of, or is
+  Value* unprojected = nullptr;  // after.hidden before the projection, if there is one
 };
 
-// nullptr: none.
+// A gradient that is nullptr does not exist.
 struct RecurrentGradients {
-  Value* input = nullptr;    // of what the step's input gives, [B, gates * H]
-  Value* product = nullptr;  // of the product of the state before, [B, gates * H]
-  RecurrentState before;     // of the state before, but for what goes through that product
+  Value* input = nullptr;    // of the input's contribution to the step, [B, gates * H]
+  Value* product = nullptr;  // of the previous state's product, [B, gates * H]
+  RecurrentState before;     // of the previous state, without the part through that product
 };
 
 struct RecurrentKind {
   std::string_view name;
-  // `input`: [B, gates * H], what the step's input gives, biases of both sides included but for
-  // what a cell wants apart.
+  // `input` is the input's contribution to the step, [B, gates * H]. It includes the biases of both
+  // sides, except for a bias that a cell adds itself.
   RecurrentStep (*forward)(Call& call, Value* input, const RecurrentState& before,
                            const RecurrentWeights& weights) = nullptr;
-  // `after`: gradients of step.unprojected, and of the cell or nullptr.
+  // `after` has the gradient of step.unprojected, and that of the cell or nullptr.
   RecurrentGradients (*backward)(Call& call, const RecurrentStep& step, const RecurrentState& after,
                                  DType product) = nullptr;
-  // False: the hidden side's bias is added inside the cell.
+  // If false, the bias of the hidden side is added inside the cell.
   bool adds_hidden_bias = true;
   bool has_cell_state = false;
 };
 
-// "lstm", "gru", "rnn_tanh", "rnn_relu"; nullptr for another name.
+// Returns the kind called "lstm", "gru", "rnn_tanh" or "rnn_relu", or nullptr for another name.
 const RecurrentKind* FindRecurrentKind(std::string_view name);
 
-// x [rows, columns] * weight [n, columns] transposed, in the weight's type
+// Returns x [rows, columns] times the transposed weight [n, columns], in the weight's type.
 inline Value* RecurrentProduct(Call& call, Value* x, Value* weight) {
   return call.b.Matmul(call.b.Cast(x, weight->type.dtype), weight, false, true);
 }

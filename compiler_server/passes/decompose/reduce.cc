@@ -1,4 +1,4 @@
-// Reductions and scans.
+// Rewrites reductions and scans.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -30,7 +30,7 @@ void Amax(Call& call) { ReduceTo(call, OpKind::kReduceMax); }
 void Amin(Call& call) { ReduceTo(call, OpKind::kReduceMin); }
 void ProdDim(Call& call) { ReduceTo(call, OpKind::kReduceProd); }
 
-// Over everything: (x), with dtype by keyword if at all.
+// Reduces over all dimensions: (x), and dtype as a keyword argument if there is one.
 void ReduceAll(Call& call, OpKind op) {
   Value* x = call.Operand(kSelf, call.dtype());
   call.Return(call.b.Reduce(op, x, Call::AllDims(x->type.rank()), false));
@@ -56,7 +56,7 @@ void ArgReduce(Call& call, OpKind op) {
 void Argmax(Call& call) { ArgReduce(call, OpKind::kArgmax); }
 void Argmin(Call& call) { ArgReduce(call, OpKind::kArgmin); }
 
-// max.dim, min.dim: values and indices.
+// max.dim and min.dim return values and indices.
 void ExtremeWithIndex(Call& call, OpKind op, OpKind by_index) {
   Value* x = call.Tensor(kSelf);
   const bool truth = x->type.dtype == DType::kBool;
@@ -71,7 +71,7 @@ void ExtremeWithIndex(Call& call, OpKind op, OpKind by_index) {
 void MaxDim(Call& call) { ExtremeWithIndex(call, OpKind::kReduceMax, OpKind::kArgmax); }
 void MinDim(Call& call) { ExtremeWithIndex(call, OpKind::kReduceMin, OpKind::kArgmin); }
 
-// any = max, all = min of x != 0, in a type that reductions take.
+// any is the max and all is the min of x != 0, in a type that reductions support.
 void Truth(Call& call, OpKind op, const Dims& dims, bool keepdim) {
   Value* x = call.b.Cast(call.b.Cast(call.Tensor(kSelf), DType::kBool), DType::kI32);
   call.Return(call.b.Cast(call.b.Reduce(op, x, dims, keepdim), call.dtype()));
@@ -87,8 +87,8 @@ void AllDim(Call& call) { TruthAlong(call, OpKind::kReduceMin); }
 void Any(Call& call) { TruthOfAll(call, OpKind::kReduceMax); }
 void All(Call& call) { TruthOfAll(call, OpKind::kReduceMin); }
 
-// Calculated in f32 where the result is a narrower float: counts, squares and sums have no place in
-// f16, and the result is rounded once.
+// If the result is a float narrower than f32, moments are calculated in f32: f16 has no room for
+// counts, squares and sums, and the result is rounded only once.
 struct Moments {
   Expr variance;
   Expr mean;
@@ -120,7 +120,7 @@ void StdMean(Call& call) {
   Give(call, {Apply(OpKind::kSqrt, moments.variance), moments.mean});
 }
 
-// (sum |x|^p)^(1/p) and its limits.
+// The norm is (sum |x|^p)^(1/p), or its limit for p = inf and p = -inf.
 void EmitNorm(Call& call, Expr x, double order, const Dims& dims, bool keepdim) {
   const auto reduced = [&](OpKind op, Expr terms) {
     return Expr{&call, call.b.Reduce(op, terms.value, dims, keepdim)};
@@ -177,7 +177,7 @@ void LogSumExp(Call& call) {
   const Dims dims = call.ReducedDims(kDim, x.rank());
   const bool keepdim = call.Bool(kKeepdim);
   const Expr largest{&call, call.b.Reduce(OpKind::kReduceMax, x.value, dims, true)};
-  // An infinite peak would make inf - inf.
+  // With an infinite peak the difference would be inf - inf, which is NaN.
   const Expr peak = Where(Abs(largest) == std::numeric_limits<double>::infinity(), 0.0, largest);
   const Expr power = Exp(x - peak);
   const Expr sum = Log({&call, call.b.Reduce(OpKind::kReduceSum, power.value, dims, keepdim)});

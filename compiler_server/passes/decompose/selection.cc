@@ -1,4 +1,5 @@
-// Calls that find elements by their order, or places by what was counted before them.
+// Rewrites calls that find elements by their order, or positions by counting the elements before
+// them.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -34,8 +35,8 @@ struct Selected {
   Expr value;
   Expr place;
 };
-// The k-th smallest value, from 0, along a dimension, of which a size of 1 is left. NaN is larger
-// than all numbers.
+// Returns the k-th smallest value along a dimension, where k counts from 0. The dimension's size
+// becomes 1. NaN is larger than all numbers.
 Selected Smallest(Call& call, Expr x, int64_t k, int64_t dim) {
   const ir::Node* node =
       call.b.EmitNode(OpKind::kTopk, {x.value},
@@ -56,7 +57,8 @@ void KthValue(Call& call) {
   GiveSelected(call, found.value, found.place);
 }
 
-// The lower of two in the middle; NaN where there is one, and its place.
+// The median is the lower one of two in the middle. If there is a NaN, the result is NaN and its
+// place.
 void GiveMedian(Call& call, Expr x, int64_t dim) {
   const int64_t size = x.sizes()[dim];
   if (size == 0) return call.Refuse("median of nothing");
@@ -79,8 +81,8 @@ void MedianAlong(Call& call) {
 }
 void MedianOfAll(Call& call) { GiveMedian(call, Flat({&call, call.Tensor(kSelf)}), 0); }
 
-// searchsorted(edges, values, out_int32, right, side, sorter) counts what lies before: quadratic
-// work, none of it in order. NaN is larger than all numbers.
+// searchsorted(edges, values, out_int32, right, side, sorter) counts the edges before each value.
+// The work is quadratic, but no step depends on another. NaN is larger than all numbers.
 void SearchSorted(Call& call) {
   const Expr edges{&call, call.Tensor("sorted_sequence")};
   const Expr values{&call, call.Tensor(kSelf)};
@@ -116,8 +118,8 @@ void Histogram(Call& call) {
   Give(call, Sum(Cast(hits, kCount), {0}, false));
 }
 
-// Gives each of `total` places in a row the run that it lies in; `ends` says where runs end, none
-// behind `total`.
+// Returns, for each of `total` places in a row, the number of the run that it lies in. `ends` has
+// the end of each run, and no end is larger than `total`.
 Expr RunOfEach(Call& call, Expr ends, int64_t total) {
   const Expr one{&call, call.b.Full(1, kCount, ends.sizes())};
   Value* none = call.b.Full(0, kCount, {total + 1});
@@ -125,7 +127,7 @@ Expr RunOfEach(Call& call, Expr ends, int64_t total) {
   return Slice(RunningSum(marks), 0, 0, total);
 }
 
-// repeat_interleave(repeats, output_size): each position as often as it says
+// repeat_interleave(repeats, output_size) returns each position as often as `repeats` says.
 void RepeatInterleave(Call& call) {
   const Expr repeats{&call, call.b.Cast(call.Tensor("repeats"), kCount)};
   const int64_t total = call.Int("output_size");
@@ -136,14 +138,15 @@ void RepeatInterleave(Call& call) {
   Give(call, RunOfEach(call, ends, total));
 }
 
-// How many places of a mask, as one row, precede each; of the first too 0. At most `count - 1`.
+// Returns, for each place of a mask (taken as one row), the number of set places before it. The
+// values are limited to [0, count - 1]; the first place has 0.
 Expr PlacesBefore(Expr mask, int64_t count) {
   const Expr before = RunningSum(Flat(Cast(mask, kCount))) - 1.0;
   return Min(Max(before, 0), static_cast<double>(count - 1));
 }
 
-// masked_scatter(x, mask, source): each place of the mask reads as many elements behind the
-// source's first as places precede it.
+// masked_scatter(x, mask, source): the n-th set place of the mask reads the n-th element of the
+// source.
 void MaskedScatter(Call& call) {
   const Dims& sizes = call.type().sizes;
   const Expr mask = Expand(Truth(call, "mask"), sizes);
@@ -156,7 +159,7 @@ void MaskedScatter(Call& call) {
   Give(call, Where(mask, Reshape(given, sizes), x));
 }
 
-// masked_scatter_backward(grad, mask, sizes): of the source
+// masked_scatter_backward(grad, mask, sizes) is the gradient of the source.
 void MaskedScatterBackward(Call& call) {
   const Expr grad{&call, call.Tensor("grad_output")};
   const Expr mask = Expand(Truth(call, "mask"), grad.sizes());
@@ -170,8 +173,8 @@ void MaskedScatterBackward(Call& call) {
   Give(call, Reshape({&call, sum}, call.type().sizes));
 }
 
-// tril_indices, triu_indices (rows, columns, offset): row and column of each element. A row has a
-// number of elements, from a column on.
+// tril_indices, triu_indices (rows, columns, offset) return the row and the column of each element.
+// A row has `counts` elements, which are adjacent.
 void GiveTriangle(Call& call, bool lower) {
   const int64_t rows = call.Int("row");
   const int64_t columns = call.Int("col");

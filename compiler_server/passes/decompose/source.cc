@@ -1,4 +1,4 @@
-// Tensors out of nothing.
+// Rewrites calls that create tensors without an operand to calculate from.
 #include "compiler_server/passes/decompose/call.h"
 
 namespace hpu::compiler {
@@ -14,12 +14,12 @@ void Full(Call& call) { Fill(call, call.Stored("fill_value", call.dtype())); }
 // new_full(x, size, value)
 void NewFull(Call& call) { Fill(call, call.Stored("fill_value", call.dtype())); }
 void ScalarTensor(Call& call) { Fill(call, call.Stored("s", call.dtype())); }
-// fill(x, value): a number or a 0-d tensor.
+// fill(x, value): the value is a number or a 0-d tensor.
 void FillWith(Call& call) {
   call.Return(call.b.Expand(call.Chosen("value", call.dtype()), call.type().sizes));
 }
 
-// copy(x, source): source in x's type and sizes
+// copy(x, source): the source in x's type and sizes.
 void Copy(Call& call) {
   call.Return(call.b.Expand(call.Operand("src", call.dtype()), call.type().sizes));
 }

@@ -1,4 +1,5 @@
-// Windows as a dimension of their own, and the sums that undo it; padding by what is there.
+// Rewrites windows as a dimension of their own, the sums that undo it, and padding with elements of
+// the tensor.
 #include <algorithm>
 
 #include "compiler_server/passes/decompose/expression.h"
@@ -8,10 +9,11 @@ namespace hpu::compiler {
 namespace {
 
 constexpr std::string_view kSelf = "self";
-// Windows are taken apart into as many slices: past this the graph would be long.
+// Each element of a window is one slice. With more than this the graph would be long.
 constexpr int64_t kMostTaps = 64;
 
-// unfold(x, dimension, size, step): a dimension of windows, their elements last.
+// unfold(x, dimension, size, step) makes a dimension of windows; the elements of a window become
+// the last dimension.
 void Unfold(Call& call) {
   Value* x = call.Tensor(kSelf);
   const int64_t dim = call.Dim("dimension", x->type.rank());
@@ -53,7 +55,7 @@ void UnfoldBackward(Call& call) {
 
 struct Patches {
   Dims kernel, dilation, padding, stride;
-  int64_t rows = 0, columns = 0;  // patches
+  int64_t rows = 0, columns = 0;  // number of patches
 };
 
 Patches ReadPatches(Call& call, int64_t height, int64_t width) {
@@ -101,7 +103,8 @@ void ImageToColumns(Call& call) {
   call.Return(call.b.Reshape(call.b.Concat(std::move(taps), 2), call.type().sizes));
 }
 
-// col2im(x, output_size, kernel, dilation, padding, stride): every tap added where it came from.
+// col2im(x, output_size, kernel, dilation, padding, stride) adds every tap at the place that it
+// came from.
 void ColumnsToImage(Call& call) {
   const Expr x = In(call, kSelf);
   const Dims& sizes = call.type().sizes;
@@ -139,7 +142,7 @@ void PixelUnshuffle(Call& call) {
   call.Return(call.b.Reshape(call.b.Permute(x, {0, 2, 4, 1, 3}), call.type().sizes));
 }
 
-// Position that each of `size` padded elements reads, along one dimension.
+// Returns the position that each of `size` padded elements reads, along one dimension.
 Expr Source(Call& call, int64_t size, int64_t inner, int64_t low, bool reflects) {
   const Expr at = Expr{&call, call.b.Iota(static_cast<double>(-low), 1, DType::kI32, size)};
   const auto last = static_cast<double>(inner - 1);
@@ -147,7 +150,8 @@ Expr Source(Call& call, int64_t size, int64_t inner, int64_t low, bool reflects)
   return last - Abs(last - Abs(at));
 }
 
-// reflection_padNd, replication_padNd (x, padding): low and high of the last dimension first.
+// reflection_padNd, replication_padNd (x, padding): the padding starts with low and high of the
+// last dimension.
 void PadByElements(Call& call, bool reflects) {
   Value* x = call.Tensor(kSelf);
   const Dims pads = call.Ints("padding");
@@ -161,7 +165,8 @@ void PadByElements(Call& call, bool reflects) {
   call.Return(x);
 }
 
-// (grad, x, padding): dimension by dimension, each padded element into the place it was read from.
+// (grad, x, padding): one dimension after the other, each padded element is added at the place that
+// it was read from.
 void PadByElementsBackward(Call& call, bool reflects) {
   Expr grad = In(call, "grad_output");
   const Dims sizes = call.Tensor(kSelf)->type.sizes;

@@ -1,4 +1,4 @@
-// Views, copies and conversions: what moves no data in PyTorch, or only copies it.
+// Rewrites views, copies and conversions: calls that move no data in PyTorch, or only copy it.
 #include <algorithm>
 #include <numeric>
 
@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kSelf = "self";
 
-// view, flatten, squeeze ...: the declared sizes say everything.
+// view, flatten, squeeze and the like are fully described by the declared sizes.
 void ReshapeToDeclared(Call& call) {
   call.Return(call.b.Reshape(call.Tensor(kSelf), call.type().sizes));
 }
@@ -18,7 +18,7 @@ void ExpandToDeclared(Call& call) {
   call.Return(call.b.Expand(call.Tensor(kSelf), call.type().sizes));
 }
 
-// clone, detach, contiguous: the same elements; memory is the business of storages.
+// clone, detach and contiguous return the same elements. Memory is determined by the storages.
 void Identity(Call& call) { call.Return(call.Tensor(kSelf)); }
 
 void Convert(Call& call) {
@@ -117,7 +117,7 @@ void Narrow(Call& call) {
   call.Return(call.b.Slice(x, dim, start, start + call.Int("length")));
 }
 
-// split, chunk: consecutive pieces as long as the declared results.
+// split and chunk return consecutive pieces, whose lengths are declared.
 void Split(Call& call) {
   Value* x = call.Tensor(kSelf);
   const int64_t dim = call.Dim("dim", x->type.rank());
@@ -146,8 +146,8 @@ void Unbind(Call& call) {
   call.Return(std::move(pieces));
 }
 
-// as_strided_scatter(x, source, size, stride, storage_offset) that overwrites every element of a
-// row-major x: its source in the order of memory.
+// as_strided_scatter(x, source, size, stride, storage_offset), where it overwrites every element of
+// a row-major x: the result is the source in the order of memory.
 void OverwriteStrided(Call& call) {
   Value* source = call.b.Cast(call.Tensor("src"), call.dtype());
   const Dims sizes = call.Ints("size");

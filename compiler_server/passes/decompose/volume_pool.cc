@@ -1,6 +1,7 @@
-// Pooling over volumes as pooling over images, twice: of each depth's plane, then along the depth,
-// where all that lies in a plane are the channels of an image with a column. Maxima keep their
-// order: the first in its plane, then the first plane.
+// Rewrites pooling over volumes as pooling over images, twice. The first one pools the plane of
+// each depth. The second one pools along the depth: there an image has one column, and all elements
+// of a plane are its channels. Of equal maxima the first one in its plane counts, and then the
+// first plane.
 #include <algorithm>
 #include <array>
 #include <tuple>
@@ -16,7 +17,8 @@ constexpr std::string_view kGrad = "grad_output";
 constexpr std::string_view kSelf = "self";
 constexpr size_t kSpatial = 3;
 
-// x [C, D, H, W] or [N, C, D, H, W] as [N, D, H, W, C], and the way back to the declared sizes.
+// Last returns x [C, D, H, W] or [N, C, D, H, W] as [N, D, H, W, C]. ToDeclared transforms back to
+// the declared sizes.
 Value* Last(Call& call, Value* x) {
   Dims sizes = x->type.sizes;
   if (sizes.size() == kSpatial + 1) sizes.insert(sizes.begin(), 1);
@@ -35,13 +37,13 @@ bool IsVolume(Call& call, const TensorType& type) {
   return !call.refused();
 }
 
-// Planes [N * D, H, W, C] as images of D rows and one column.
+// Returns planes [N * D, H, W, C] as images of D rows and one column.
 Value* Column(Call& call, Value* planes, int64_t batch) {
   const int64_t depth = planes->type.sizes[0] / batch;
   return call.b.Reshape(planes, {batch, depth, 1, planes->type.elements() / (batch * depth)});
 }
 
-// Gives the result of that the sizes of the planes that went in.
+// Returns the pooled column with the sizes of `planes`, which Column() had merged.
 Value* FromColumn(Call& call, Value* column, Value* planes) {
   const Dims& sizes = planes->type.sizes;
   return call.b.Reshape(
@@ -60,7 +62,7 @@ VolumeWindow ReadWindow(Call& call, bool dilated) {
   window.padding = PerDimension(call, call.Ints("padding"), kSpatial);
   const Dims dilation =
       dilated ? PerDimension(call, call.Ints("dilation"), kSpatial) : Dims(kSpatial, 1);
-  // With ceil_mode a window may be larger than the padded volume, where it is cut off.
+  // With ceil_mode a window may be larger than the padded volume. It is cut off there.
   const Dims& sizes = call.Tensor(kSelf)->type.sizes;
   for (size_t i = 0; i < kSpatial; ++i) {
     const int64_t room = sizes[sizes.size() - kSpatial + i] + 2 * window.padding[i];
@@ -80,7 +82,7 @@ VolumeWindow ReadWindow(Call& call, bool dilated) {
 
 using AlongEach = std::array<PoolingAlong, kSpatial>;
 
-// `pooled`, `whole`: sizes that end in those of the volumes.
+// `whole` and `pooled` are sizes that end with those of the volumes.
 AlongEach Along(const VolumeWindow& window, const Dims& whole, const Dims& pooled) {
   AlongEach along;
   for (size_t i = 0; i < kSpatial; ++i) {
@@ -94,7 +96,7 @@ bool ArePlain(const AlongEach& along) {
   return std::all_of(along.begin(), along.end(), [](const auto& pool) { return pool.Plain(); });
 }
 
-// Sums of windows [.., D, H, W] over what each divides by.
+// Divides sums of windows [.., D, H, W] by the divisor of each window.
 Expr Divided(Call& call, Expr sum, const AlongEach& along) {
   if (call.Has("divisor_override")) {
     return sum / static_cast<double>(call.Int("divisor_override"));
@@ -108,8 +110,9 @@ Expr Divided(Call& call, Expr sum, const AlongEach& along) {
   return sum / (depth * height * WindowSizes(call, along[2], padded));
 }
 
-// avg_pool3d(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override). Sums do
-// not fit into f16, and averages are rounded once.
+// avg_pool3d(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override). The sums
+// are calculated in f32, because they do not fit into f16 and because averages are rounded only
+// once.
 void AvgPool3d(Call& call) {
   const Expr x = In(call, kSelf);
   if (!IsVolume(call, x.value->type)) return;
@@ -125,14 +128,15 @@ void AvgPool3d(Call& call) {
   Give(call, Reshape(Divided(call, {&call, sum}, along), call.type().sizes));
 }
 
-// Volumes as [M, D, H, W].
+// Returns volumes as [M, D, H, W].
 Expr Merged(Expr x) {
   const Dims& sizes = x.sizes();
   const auto inner = std::span(sizes).last(kSpatial);
   return Reshape(x, {NumElements(sizes) / NumElements(inner), inner[0], inner[1], inner[2]});
 }
 
-// [M, D, H, W] with each element so often in each direction, between zeros at the ends.
+// Repeats each element of [M, D, H, W] by the given number in each direction, and fills the end of
+// each dimension with zeros.
 void GiveRepeated(Call& call, Expr grad, int64_t depth, int64_t rows, int64_t columns) {
   Expr y = RepeatedInPlane(grad, rows, columns);
   const Dims sizes = y.sizes();
@@ -146,7 +150,7 @@ void GiveRepeated(Call& call, Expr grad, int64_t depth, int64_t rows, int64_t co
   Give(call, Reshape(y, call.type().sizes));
 }
 
-// Each dimension of [M, D, H, W] times weights [outputs, inputs].
+// Multiplies each dimension of [M, D, H, W] by weights [outputs, inputs].
 void GiveBack(Call& call, Expr grad, Expr depth, Expr rows, Expr columns) {
   Value* y = call.b.Matmul(grad.value, columns.value);
   const Dims sizes = y->type.sizes;
@@ -212,7 +216,7 @@ void AdaptiveAvgPool3dBackward(Call& call) {
            AdaptiveWeights(call, in[2], out[2]));
 }
 
-// `in_planes`, `along_depth`: make the maxima of images, with or without their places.
+// `in_planes` and `along_depth` return the maxima of images, with or without their places.
 template <typename InPlanes, typename AlongDepth>
 void GiveMaxima(Call& call, InPlanes in_planes, AlongDepth along_depth) {
   Value* x = call.Tensor(kSelf);
@@ -259,8 +263,8 @@ void AdaptiveMaxPool3d(Call& call) {
   GiveMaxima(call, with(out[1], out[2]), with(out[0], 1));
 }
 
-// (grad, x, ..., indices): each gradient to the place of its maximum within the last `spatial`
-// dimensions. With channels last neighbours in memory are summed side by side.
+// (grad, x, ..., indices): adds each gradient at the place of its maximum within the last `spatial`
+// dimensions. With channels last, neighbours in memory are summed side by side.
 void GiveToPlaces(Call& call, size_t spatial) {
   Value* grad = call.Tensor(kGrad);
   const Dims& sizes = call.Tensor(kSelf)->type.sizes;

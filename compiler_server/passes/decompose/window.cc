@@ -1,4 +1,5 @@
-// Pooling and resizing, in channels-last form between permutations as convolutions are.
+// Rewrites pooling and resizing. Like convolutions, they are calculated with channels last, between
+// permutations.
 #include <algorithm>
 
 #include "compiler_server/passes/decompose/indexing.h"
@@ -9,11 +10,12 @@ namespace {
 
 constexpr std::string_view kSelf = "self";
 
-// The .vec overloads call it otherwise.
+// The .vec overloads call this argument "input".
 Value* Image(Call& call) { return call.Tensor(call.Has("input") ? "input" : kSelf); }
 
-// Returns what `emit` makes of the image as [N, H, W, C], in the declared sizes. Takes [C, H, W],
-// [N, C, H, W]; with `spatial` 1 also [C, L] and [N, C, L], with a height of 1.
+// Returns the result of `emit` for the image as [N, H, W, C], in the declared sizes. The image is
+// [C, H, W] or [N, C, H, W]. If `spatial` is 1 it may also be [C, L] or [N, C, L], and gets a
+// height of 1.
 template <typename F>
 void GiveInChannelsLast(Call& call, int64_t spatial, F emit) {
   Value* x = Image(call);
@@ -29,7 +31,8 @@ void GiveInChannelsLast(Call& call, int64_t spatial, F emit) {
   call.Return(call.b.Reshape(y, call.type().sizes));
 }
 
-// Window argument for H and W: one value for both, or one for each; height 1 in front for 1-d.
+// Returns a window argument for H and W. It may have one value for both or one for each. A 1-d
+// argument gets `height` in front.
 Dims ForPlane(Call& call, const Dims& values, int64_t spatial, int64_t height) {
   if (spatial == 1 && values.size() == 1) return {height, values[0]};
   if (values.size() == 1) return {values[0], values[0]};
@@ -52,7 +55,7 @@ PoolWindow PoolWindowOf(Call& call, int64_t spatial, const Dims& dilation) {
   for (int64_t pad : ForPlane(call, call.Ints("padding"), spatial, 0)) {
     window.pads.insert(window.pads.end(), {pad, pad});
   }
-  // With ceil_mode a window may be larger than the padded image, where it is cut off.
+  // With ceil_mode a window may be larger than the padded image. It is cut off there.
   const Dims& image = Image(call)->type.sizes;
   for (int64_t i = 2 - spatial; i < 2 && image.size() > 1; ++i) {
     const int64_t room = image[image.size() - 2 + i] + 2 * window.pads[2 * i];
@@ -69,7 +72,7 @@ void GiveMaxPool(Call& call, int64_t spatial, const PoolWindow& window) {
     });
     return call.results().empty() ? nullptr : call.results()[0];
   };
-  // Where each maximum was, for a gradient.
+  // A gradient reads the place of each maximum.
   Value* index = call.result_count() > 1 && call.used(1) ? emit(OpKind::kMaxPoolIndex) : nullptr;
   call.Return({emit(OpKind::kMaxPool), index});
 }
@@ -104,7 +107,7 @@ void AdaptiveMaxPool2d(Call& call) {
       {give(maxima.value), places ? give(call.b.Cast(maxima.place, call.type(1).dtype)) : nullptr});
 }
 
-// Every window's gradient into the place of its maximum. (grad, x, ..., indices)
+// (grad, x, ..., indices): adds every window's gradient at the place of its maximum.
 void GiveMaxPoolGradient(Call& call, const PoolWindow& window) {
   Value* x = call.Tensor(kSelf);
   Value* grad = call.Tensor("grad_output");
@@ -134,8 +137,8 @@ void MaxPool2dBackward(Call& call) {
   GiveMaxPoolGradient(call, PoolWindowOf(call, 2, dilation));
 }
 
-// The same where windows differ: channels last, so that neighbours in memory are summed side by
-// side. (grad, x, indices)
+// (grad, x, indices): does the same for windows of different sizes, with channels last, so that
+// neighbours in memory are summed side by side.
 void UnevenMaxPoolBackward(Call& call) {
   Value* grad = call.Tensor("grad_output");
   Dims sizes = call.Tensor(kSelf)->type.sizes;
@@ -192,8 +195,8 @@ void AdaptiveAvgPool2d(Call& call) {
   });
 }
 
-// A scale factor that does not divide exactly shifts PyTorch's sampling points. Factors are a list
-// (.vec) or one by one.
+// Returns false for a scale factor that does not divide exactly, because it shifts PyTorch's
+// sampling points. The factors are a list (.vec) or separate arguments.
 bool ScalesAreExact(Call& call) {
   const TensorType& x = Image(call)->type;
   if (x.rank() != 4 || call.type().rank() != 4) return false;

@@ -1,6 +1,6 @@
-// Gradients of average pooling and resizing. Averages and interpolations are linear along each
-// dimension: the way back multiplies by the transposed weights, which are made of positions, or
-// spreads evenly where windows do not overlap.
+// Rewrites the gradients of average pooling and resizing. Averages and interpolations are linear
+// along each dimension. Their gradients multiply by the transposed weights, which are calculated
+// from positions, or spread evenly where windows do not overlap.
 #include <algorithm>
 
 #include "compiler_server/passes/decompose/pooling.h"
@@ -15,7 +15,7 @@ Expr Positions(Call& call, int64_t count, DType dtype) {
   return {&call, call.b.Iota(0, 1, dtype, count)};
 }
 
-// The sums over blocks of so many rows and columns.
+// Returns the sums over blocks of `rows` times `columns` elements.
 Expr BlockSums(Expr x, int64_t rows, int64_t columns) {
   return OverImage(x, [&](Value* last) {
     const Dims block = {rows, columns};
@@ -29,8 +29,8 @@ Expr BlockSums(Expr x, int64_t rows, int64_t columns) {
   });
 }
 
-// The last two dimensions times weights [outputs, inputs] each: what their transposes give back.
-// The call's declared sizes are the result's.
+// Gives the last two dimensions of `grad` multiplied by the transposes of the weights, which are
+// [outputs, inputs] for each dimension. The result has the call's declared sizes.
 void GiveBack(Call& call, Expr grad, Expr rows, Expr columns) {
   Value* wide = call.b.Matmul(grad.value, columns.value);
   Dims flat = {NumElements(std::span(wide->type.sizes).first(wide->type.sizes.size() - 2)),
@@ -100,7 +100,8 @@ void AdaptiveAvgPoolBackward(Call& call) {
   GiveBack(call, grad, AdaptiveWeights(call, height, rows), AdaptiveWeights(call, width, columns));
 }
 
-// Input positions per output position: from the scale factor if it is given, else by the sizes.
+// Returns the number of input positions per output position. It is calculated from the scale factor
+// if one is given, and from the sizes otherwise.
 double StepOf(Call& call, std::string_view scale, int64_t inputs, int64_t outputs) {
   const double given = call.Float(scale, 0);
   return given > 0 ? 1 / given : static_cast<double>(inputs) / static_cast<double>(outputs);

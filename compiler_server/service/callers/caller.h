@@ -1,4 +1,4 @@
-// Who calls the server, and what the caller may do.
+// A Caller identifies who calls the server and what the caller may do.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -10,7 +10,7 @@
 
 namespace hpu::server {
 
-// What a caller may do; a set of bits.
+// The roles say what a caller may do. They are a set of bits.
 enum class Role : uint8_t {
   kRead = 1,     // fetch programs, list those of the own tenant
   kCompile = 2,  // have programs compiled
@@ -28,7 +28,7 @@ struct Caller {
   bool Has(Role role) const { return (roles & static_cast<uint8_t>(role)) != 0; }
 };
 
-// One way of finding out who calls. Thread-safe.
+// Callers is one way of finding out who calls. Implementations are thread-safe.
 class Callers {
  public:
   virtual ~Callers() = default;

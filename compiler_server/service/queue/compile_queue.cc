@@ -9,7 +9,8 @@
 namespace hpu::server {
 namespace {
 
-// What a thread logs and asks for a compilation bears the name of the request that began it.
+// While it exists, the log lines and the calls of a thread for a compilation carry the id of the
+// request that began it.
 class RequestNames {
  public:
   explicit RequestNames(const CompileJob& job)

@@ -1,5 +1,5 @@
-// What the queue does about other servers: those that are silent, those that do not have the
-// program, and programs that come from elsewhere.
+// This part of the queue deals with other servers: with those that are silent, with those that do
+// not have the program, and with programs that come from elsewhere.
 #include "compiler_server/service/queue/compile_queue.h"
 
 namespace hpu::server {

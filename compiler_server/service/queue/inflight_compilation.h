@@ -15,7 +15,7 @@
 
 namespace hpu::server {
 
-// What a request asks the queue to do.
+// The work that a request asks the queue to do.
 struct CompileJob {
   Digest key{};  // ContentKey of `content`
   // TenantPrograms::ScopeOf the key. Requests with the same one share one compilation.
@@ -28,7 +28,7 @@ struct CompileJob {
   bool warm_up = false;                         // nobody waits for it
 };
 
-// What a compilation that succeeded gives.
+// The result of a compilation that succeeded.
 struct CompileResult {
   store::Entry entry;
   bool from_store = false;  // nothing was compiled here: another request or another server had it

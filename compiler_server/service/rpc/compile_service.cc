@@ -24,7 +24,7 @@ bool IsAboutTheRequest(const absl::Status& status) {
          absl::IsPermissionDenied(status);
 }
 
-// What the request asks for, for the log.
+// Describes for the log which program the request asks for.
 std::string KeysOf(const wire::GetProgramRequest& request) {
   const bool by_content = request.has_content_key();
   const std::string& key = by_content ? request.content_key() : request.front_end_key();

@@ -1,5 +1,5 @@
 // Other servers that this one asks before it compiles: a user's daemon asks those of the cluster.
-// What comes from there is verified as a client would verify it, and a fault there costs no more
+// Programs from there are verified like a client would verify them, and a fault there costs no more
 // than a delay. Thread-safe.
 #pragma once
 

@@ -1,6 +1,6 @@
-// What the service needs from a compiler. It runs in a worker process, one request at a time. The
-// product's backend is bin/compiler_backend.h; tests have one that is fast, slow or crashes on
-// demand.
+// CompileBackend is the interface of the service to a compiler. It runs in a worker process, one
+// request at a time. The product's backend is bin/compiler_backend.h; tests have one that is fast,
+// slow or crashes on demand.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,8 @@ COMPAT = ROOT / "python/habana_frameworks/torch/torch_compat"
 TIMEOUT_S = 400
 
 _CAPTURE = {features.COMPILING, features.STARTS}
-# What is off without a module. None: the import of the package fails, and names the module.
+# The features that are off without a module. With None the import of the package fails, and the
+# error names the module.
 OFF = {
     "aot": set(),  # needed once a graph is partitioned
     "artifacts": {features.ARTIFACTS},
@@ -70,7 +71,7 @@ def answers(lines, cache):
 
 
 def difference(answer, off):
-    """What is not as it should be."""
+    """Describes how the answer differs from what is expected; "" if it does not."""
     if off is None:
         named = "cannot import name 'something'" in answer.get("error", "")
         return "" if named else f"no error: {answer}"

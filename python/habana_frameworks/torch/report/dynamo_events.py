@@ -30,7 +30,7 @@ def _load() -> None:
 
 features.enable(features.TRACE_EVENTS, _load)
 
-# What Dynamo keeps while something is recorded.
+# Dynamo keeps the metrics of this many compilations while something is recorded.
 RECORDED_COMPILATIONS = 4096
 
 

@@ -1,4 +1,4 @@
-"""What Dynamo compiles at the moment."""
+"""PyTorch's CompileContext says what Dynamo is compiling at the moment."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What turns itself off where PyTorch lacks a private name, and everything else goes on.
+"""Features that turn themselves off where PyTorch lacks a private name. All others stay on.
 
-`enable` runs what sets a feature up. A name that is missing, or a function to be replaced whose
-parameters are others, turns off that feature alone, with one warning that says what is lost.
+`enable` runs the action that sets a feature up. If a name is missing, or if a function that is to
+be replaced has other parameters, only that feature is off, and one warning says what is lost.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _off: dict[str, str] = {}
 
 
 def enable(feature: Feature, action: Callable[[], object]) -> bool:
-    """Runs `action`. False, and one warning, where it needs something that PyTorch lacks."""
+    """Runs `action`. Returns False after one warning if it needs something that PyTorch lacks."""
     if feature.name in _off:
         return False
     try:

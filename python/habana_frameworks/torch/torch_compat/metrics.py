@@ -1,4 +1,4 @@
-"""What Dynamo counts while it traces."""
+"""The counters and metrics that Dynamo collects while it traces."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What Dynamo guards, traces and installs: starting without tracing does the same by itself.
+"""Names of Dynamo for guarding, tracing and installing code.
 
-Importing it imports Dynamo.
+Starting without tracing does the same by itself. Importing this module imports Dynamo.
 """
 
 from __future__ import annotations

@@ -10,15 +10,15 @@ from typing import Any
 from .buckets import Shape
 from .page import to_html
 
-# What became of a shape. compiled: the server compiled it, for this warm-up or for another one that
-# asked at the same time; hit: all programs were there; failed: with an error, or a graph runs
-# eagerly; left: the warm-up ended before it.
+# The possible results of a shape. compiled: the server compiled it, for this warm-up or for another
+# one that asked at the same time. hit: all programs were there. failed: there was an error, or a
+# graph runs eagerly. left: the warm-up ended before it came to this shape.
 RESULTS = ("compiled", "hit", "failed", "left")
 
 
 @dataclass
 class Row:
-    """One shape, or a graph of a recorded run, which has no shape. Times in milliseconds."""
+    """One shape, or a graph of a recorded run, which has no shape. Times are in milliseconds."""
 
     shape: Shape | None
     result: str = "left"

@@ -38,15 +38,15 @@ def _load() -> None:
     _aot = aot
 
 
-# The name of a part (one of these), its graph and its inputs; what computes it. Raises
-# CaptureError for a part that is not worth parting a graph for.
+# Takes the name of a part (one of these), its graph and its inputs, and returns the function that
+# computes the part. Raises CaptureError for a part that is not worth partitioning a graph for.
 CompilePart = Callable[[str, torch.fx.GraphModule, Sequence[Any]], Compiled]
 
 
 def part(
     module: torch.fx.GraphModule, example_inputs: Sequence[Any], compile_part: CompilePart
 ) -> Compiled:
-    """The graph as a function. CaptureError says why this way does not lead there either."""
+    """Returns the graph as a function. CaptureError says why partitioning failed as well."""
     if not features.enable(features.PARTITIONING, _load):
         raise CaptureError("this PyTorch has no AOTAutograd that hpu_backend knows")
     failed: list[BaseException] = []
@@ -54,8 +54,8 @@ def part(
     def compiler(name: str) -> Callable[[torch.fx.GraphModule, Sequence[Any]], Any]:
         def compile(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
             try:
-                # What AOTAutograd has parted is not to be differentiated again, and its fake mode
-                # is not that of the capture.
+                # A graph that AOTAutograd has partitioned must not be differentiated again, and
+                # its fake mode differs from the capture's.
                 with torch.no_grad(), disable_current_modes():
                     call = compile_part(name, graph, inputs)
                     if name == FORWARD:

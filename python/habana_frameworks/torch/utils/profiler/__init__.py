@@ -1,4 +1,4 @@
-"""What the device does, and when: per launch, per kernel, per engine.
+"""Records what the device does and when, per launch, per kernel and per engine.
 
     from habana_frameworks.torch.utils import profiler
     with profiler.profile() as profile:
