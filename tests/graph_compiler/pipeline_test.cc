@@ -228,7 +228,7 @@ GraphDesc Wide(uint64_t nodes) {
 void ExpectNearLinear(GraphDesc (*make)(uint64_t)) {
   const auto seconds = [](const GraphDesc& graph) {
     double best = 1e9;
-    for (int i = 0; i < 3; ++i) {
+    for (int i = 0; i < 2; ++i) {
       // The CPU time of this process: other processes on the machine do not count.
       const clock_t start = clock();
       EXPECT_TRUE(CompileGraph(graph, {}).ok());
@@ -237,13 +237,14 @@ void ExpectNearLinear(GraphDesc (*make)(uint64_t)) {
     return best;
   };
   const double small = seconds(make(2000));
-  const double large = seconds(make(20000));
-  // A quadratic step that takes a tenth of the small graph's time would make this factor 19.
-  EXPECT_LT(large, 16 * small) << small << " s for 2,000 nodes, " << large << " s for 20,000";
+  const double large = seconds(make(40000));
+  // A quadratic step that takes a tenth of the small graph's time would make this factor 58. Caches
+  // that other processes use as well make it up to 33.
+  EXPECT_LT(large, 45 * small) << small << " s for 2,000 nodes, " << large << " s for 40,000";
 }
 
-TEST(PipelineTest, TenTimesTheNodesTakeAboutTenTimesTheTime) { ExpectNearLinear(Deep); }
-TEST(PipelineTest, TenTimesTheReadersTakeAboutTenTimesTheTime) { ExpectNearLinear(Wide); }
+TEST(PipelineTest, TwentyTimesTheNodesTakeAboutTwentyTimesTheTime) { ExpectNearLinear(Deep); }
+TEST(PipelineTest, TwentyTimesTheReadersTakeAboutTwentyTimesTheTime) { ExpectNearLinear(Wide); }
 
 }  // namespace
 }  // namespace hpu::graph_compiler
