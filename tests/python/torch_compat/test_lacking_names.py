@@ -47,6 +47,7 @@ OFF = {
     "registry": set(),  # entry points do without
     "timing": set(),  # needed while TORCH_TRACE is on
     "trace_log": {features.TRACE_LOG},
+    "trace_rules": {features.RANDOM_STATE},
     "tracing": {features.STARTS},
     "transforms": {*_CAPTURE, features.RECURRENT_LAYERS},
     "translator": set(),  # names a graph's source

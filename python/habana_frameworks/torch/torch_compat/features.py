@@ -43,6 +43,9 @@ FAKE_RESULTS = Feature(
 DECOMPOSITIONS = Feature(
     "PyTorch's decompositions", "operators without a rule in the compile server run eagerly"
 )
+RANDOM_STATE = Feature(
+    "calls of torch.hpu.random from traced code", "Dynamo traces into them and may fail"
+)
 PARTITIONING = Feature(
     "partitioning by AOTAutograd", "graphs that the capture refuses run eagerly as a whole"
 )

@@ -32,6 +32,12 @@ def _know_recurrent_layers() -> None:
     recurrent.register()
 
 
+def _know_random_state() -> None:
+    from ..patches import random_state
+
+    random_state.register()
+
+
 def _know_starts() -> None:
     from ..start import frames
 
@@ -71,5 +77,6 @@ def _connect_early() -> None:
 features.enable(features.FAKE_RESULTS, _know_fakes)
 features.enable(features.OPTIMIZERS, _know_optimizers)
 features.enable(features.RECURRENT_LAYERS, _know_recurrent_layers)
+features.enable(features.RANDOM_STATE, _know_random_state)
 features.enable(features.COMPILING, _connect_early)
 features.enable(features.STARTS, _know_starts)
