@@ -50,7 +50,7 @@ class Comparison:
         inputs = graph_inputs(module)
         assert not inputs.attributes
         wanted = [isinstance(v, torch.Tensor) and v.requires_grad for v in example_inputs]
-        builder, _ = capture_graph(
+        captured = capture_graph(
             module,
             inputs,
             example_inputs,
@@ -60,7 +60,9 @@ class Comparison:
             True,
             wanted,
         )
-        self.compare(builder.text(), self.metadata(module, values, inputs.placeholders), wanted)
+        self.compare(
+            captured.builder.text(), self.metadata(module, values, inputs.placeholders), wanted
+        )
         return module.forward
 
     def metadata(self, module, values, placeholders):

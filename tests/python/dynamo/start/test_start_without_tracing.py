@@ -44,7 +44,14 @@ SHORT = {
 # Modules that a process needs to compile, and not to start.
 COMPILING = {
     f"habana_frameworks.torch.dynamo.{name}"
-    for name in ("hook", "graph_capture", "capture", "joint", "functional", "decompositions")
+    for name in (
+        "hook",
+        "capture.graph_capture",
+        "capture.capture",
+        "capture.joint",
+        "capture.functional",
+        "capture.decompositions.find_decomposition",
+    )
 }
 
 
