@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from paths import ROOT
+from paths import ROOT, hpu_opt
 
 from habana_frameworks.torch import native
 
@@ -47,13 +47,11 @@ def read(path):
     """The text that the tool for a container prints."""
     kind = path.stem
     hpu_recipe = str(native.FOLDER / "hpu_recipe")
-    tools = sorted(
-        ROOT.glob("build/*/compiler_server/bin/hpu_opt"), key=lambda p: p.stat().st_mtime
-    )
-    if kind == "captured_graph" and not tools:
+    tool = hpu_opt()
+    if kind == "captured_graph" and tool is None:
         pytest.skip("hpu_opt is not built")
     command = {
-        "captured_graph": [str(tools[-1]) if tools else "", str(path), "--captured"],
+        "captured_graph": [str(tool), str(path), "--captured"],
         "program": [hpu_recipe, str(path)],
         "recipe": [hpu_recipe, "--recipe", str(path)],
     }[kind]

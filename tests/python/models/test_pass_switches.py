@@ -4,13 +4,12 @@ reference interpreter gets the same numbers. Without `decompose` it has no ops t
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 
 import pytest
 import torch
-from paths import ROOT
+from paths import hpu_opt
 from torch import nn
 
 from habana_frameworks.torch.dynamo.records.graph_watch import watched
@@ -19,14 +18,12 @@ TIMEOUT_S = 120
 TOLERANCE = 2e-4
 
 
-def hpu_opt(*arguments):
-    tools = sorted(
-        ROOT.glob("build/*/compiler_server/bin/hpu_opt"), key=lambda path: path.stat().st_mtime
-    )
-    if "HPU_OPT" not in os.environ and not tools:
+def run_hpu_opt(*arguments):
+    tool = hpu_opt()
+    if tool is None:
         pytest.skip("hpu_opt is not built")
     return subprocess.run(
-        [os.environ.get("HPU_OPT") or str(tools[-1]), *arguments],
+        [str(tool), *arguments],
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
@@ -109,7 +106,7 @@ def captured(make, shape, train):
 
 
 def evaluated(path, *arguments):
-    done = hpu_opt(
+    done = run_hpu_opt(
         str(path), "--captured", "--pipeline", "--evaluate", "--values", "--json", *arguments
     )
     assert done.returncode == 0, done.stderr
@@ -121,7 +118,7 @@ def numbers(tensors):
 
 
 def pass_names(path):
-    answer = hpu_opt(str(path), "--captured", "--pipeline", "--disable", "no-such-pass").stderr
+    answer = run_hpu_opt(str(path), "--captured", "--pipeline", "--disable", "no-such-pass").stderr
     return re.findall(r"[a-z-]+", answer.partition("there are")[2])
 
 

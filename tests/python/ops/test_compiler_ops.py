@@ -5,8 +5,6 @@ is that of exact_reference.py."""
 from __future__ import annotations
 
 import json
-import os
-import pathlib
 import subprocess
 
 import pytest
@@ -15,19 +13,9 @@ from aten_case import DTYPES, Case, T
 from aten_samples import CASES, a, b, f
 from backward_samples import CASES as BACKWARD
 from exact_reference import ExactReference
-from paths import ROOT
+from paths import hpu_opt
 
-
-def find_hpu_opt() -> pathlib.Path | None:
-    if "HPU_OPT" in os.environ:
-        return pathlib.Path(os.environ["HPU_OPT"])
-    built = sorted(
-        ROOT.glob("build/*/compiler_server/bin/hpu_opt"), key=lambda p: p.stat().st_mtime
-    )
-    return built[-1] if built else None
-
-
-HPU_OPT = find_hpu_opt()
+HPU_OPT = hpu_opt()
 pytestmark = pytest.mark.skipif(HPU_OPT is None, reason="hpu_opt is not built")
 
 

@@ -112,6 +112,9 @@ def _compile(graph: DynamoGraph) -> Compiled:
 def _partition(graph: DynamoGraph, reason: str, spent: bool = False) -> Compiled:
     """reason: why our capture refused the graph."""
     record = graph.record
+    if any(isinstance(v, torch.Tensor) and v.is_complex() for v in graph.example_inputs):
+        # Its parts would have the same input.
+        return run_eagerly(graph.module, record, reason, graph.keep)
     made = compile_parts(graph.module, graph.example_inputs, graph.settings, record, reason, spent)
     if not isinstance(made, Eager):
         return made

@@ -18,17 +18,7 @@ from ..torch_compat import features
 from .cures import for_break, for_recompile
 from .document import Frame, GraphBreak, Recompile
 
-_metrics: Any = None  # torch_compat.metrics
-
-
-def _load() -> None:
-    global _metrics
-    from ..torch_compat import metrics
-
-    _metrics = metrics
-
-
-features.enable(features.TRACE_EVENTS, _load)
+_metrics = features.load(features.TRACE_EVENTS, "metrics")
 
 # Dynamo keeps the metrics of this many compilations while something is recorded.
 RECORDED_COMPILATIONS = 4096

@@ -6,9 +6,11 @@ be replaced has other parameters, only that feature is off, and one warning says
 
 from __future__ import annotations
 
+import importlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -55,6 +57,7 @@ DEVICE_INTERFACE = Feature(
 )
 MANUAL_SEED = Feature("torch.manual_seed for hpu", "call torch.hpu.manual_seed as well")
 TRACE_LOG = Feature("entries in TORCH_TRACE", "the log of a trace lacks programs for hpu")
+TRACE_INTERVALS = Feature("intervals in TORCH_TRACE", "the log of a trace has no times of stages")
 TRACE_EVENTS = Feature("graph breaks in reports", "reports lack what Dynamo counts")
 
 _off: dict[str, str] = {}
@@ -77,6 +80,14 @@ def enable(feature: Feature, action: Callable[[], object]) -> bool:
         )
         return False
     return True
+
+
+def load(feature: Feature, module: str) -> Any:
+    """A module of torch_compat/ that is imported only where it is needed. None, and one warning,
+    where it needs something that PyTorch lacks."""
+    found = []
+    enable(feature, lambda: found.append(importlib.import_module(f"{__package__}.{module}")))
+    return found[0] if found else None
 
 
 def is_off(feature: Feature) -> bool:

@@ -24,6 +24,7 @@ from ..capture.decompositions.int4_weights import block_columns
 from ..capture.inputs import GraphInputs, is_weight
 from ..capture.wire import tensor_bytes
 from ..fingerprints.function_text import Uncacheable, function_text, method_text, registrations_text
+from .code_digest import code_digest
 
 Factors = list[tuple[str, str]]
 
@@ -122,33 +123,16 @@ def _input_texts(values: Sequence[Any]) -> list[str]:
 
 
 # The folders whose modules make captured graphs of Dynamo graphs, or decide what Dynamo traces.
-GRAPH_MAKERS = (
-    *("dynamo/capture", "dynamo/capture/decompositions", "dynamo/fingerprints", "dynamo/patches"),
-    "torch_compat",
-)
+GRAPH_MAKERS = ("dynamo/capture", "dynamo/fingerprints", "dynamo/patches", "torch_compat")
 
 
-@functools.cache
 def capture_digest() -> str:
     """A digest of GRAPH_MAKERS, because changed code may make another graph of a Dynamo graph with
     the same key.
 
     A change costs a capture, and a compilation only where the captured graph differs.
     """
-    package = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
-    content = hashlib.sha256()
-    for folder in GRAPH_MAKERS:
-        for name in sorted(os.listdir(f"{package}/{folder}")):
-            if not name.endswith(".py"):
-                continue
-            # open() makes objects: this takes 0.1 ms for all files.
-            file = os.open(f"{package}/{folder}/{name}", os.O_RDONLY)
-            try:
-                while part := os.read(file, 1 << 20):
-                    content.update(part)
-            finally:
-                os.close(file)
-    return content.hexdigest()[:16]
+    return code_digest(*GRAPH_MAKERS)
 
 
 @functools.cache

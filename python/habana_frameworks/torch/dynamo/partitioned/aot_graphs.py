@@ -28,16 +28,6 @@ from .shared_memory import with_shared_versions
 # TORCH_LOGS and torch._logging.set_logs(modules=...) take the name of a package.
 _log = logging.getLogger("habana_frameworks.torch.dynamo")
 
-_aot: Any = None  # torch_compat.aot, which most processes never need
-
-
-def _load() -> None:
-    global _aot
-    from ...torch_compat import aot
-
-    _aot = aot
-
-
 # Takes the name of a part (one of these), its graph and its inputs, and returns the function that
 # computes the part. Raises CaptureError for a part that is not worth partitioning a graph for.
 CompilePart = Callable[[str, torch.fx.GraphModule, Sequence[Any]], Compiled]
@@ -47,7 +37,8 @@ def part(
     module: torch.fx.GraphModule, example_inputs: Sequence[Any], compile_part: CompilePart
 ) -> Compiled:
     """Returns the graph as a function. CaptureError says why partitioning failed as well."""
-    if not features.enable(features.PARTITIONING, _load):
+    aot = features.load(features.PARTITIONING, "aot")
+    if aot is None:
         raise CaptureError("this PyTorch has no AOTAutograd that hpu_backend knows")
     failed: list[BaseException] = []
 
@@ -60,18 +51,18 @@ def part(
                     call = compile_part(name, graph, inputs)
                     if name == FORWARD:
                         call = with_shared_versions(graph, call)
-                    return _aot.make_boxed_func(call)
+                    return aot.make_boxed_func(call)
             except BaseException as error:
                 failed.append(error)
                 raise
 
         return compile
 
-    build = _aot.aot_autograd(
+    build = aot.aot_autograd(
         fw_compiler=compiler(FORWARD),
         bw_compiler=compiler(BACKWARD),
         inference_compiler=compiler(INFERENCE),
-        partition_fn=_aot.min_cut_rematerialization_partition,
+        partition_fn=aot.min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )
     try:

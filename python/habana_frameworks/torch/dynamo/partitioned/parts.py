@@ -39,8 +39,6 @@ def compile_parts(
     record: the record of the graph; the records of the parts are listed in its place. reason: why
     our own capture refused it. spent: as in Request.
     """
-    if any(isinstance(v, torch.Tensor) and v.is_complex() for v in example_inputs):
-        return Eager(reason)  # its parts would have the same input
 
     def compile_part(name: str, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
         request = Request(

@@ -6,22 +6,11 @@ import contextlib
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
 
 from ...torch_compat import features
 from .records import GraphRecord
 
-_trace: Any = None  # torch_compat.trace_log
-
-
-def _load() -> None:
-    global _trace
-    from ...torch_compat import trace_log
-
-    _trace = trace_log
-
-
-features.enable(features.TRACE_LOG, _load)
+_trace = features.load(features.TRACE_LOG, "trace_log")
 
 
 def is_on() -> bool:
@@ -46,12 +35,10 @@ def stage(name: str) -> Iterator[None]:
     if not is_on():
         yield
         return
-    try:
-        from ...torch_compat.timing import dynamo_timed
-    except ImportError:  # the log has the artifacts, and no intervals
+    timing = features.load(features.TRACE_INTERVALS, "timing")
+    if timing is None:
         yield
         return
-
     kind, _, graph = name.partition(" ")
-    with dynamo_timed(kind, metadata={"graph": graph}):
+    with timing.dynamo_timed(kind, metadata={"graph": graph}):
         yield

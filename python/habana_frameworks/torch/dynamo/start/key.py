@@ -8,13 +8,11 @@ beyond that is in the start itself, as facts (guard_facts.py) and as the code fi
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import platform
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,6 +27,7 @@ from ...torch_compat.tracing import (
     get_cublas_allow_tf32,
 )
 from ...torch_compat.transforms import dual_level, peek_interpreter_stack
+from ..keys.code_digest import code_digest
 from ..keys.graph_key import ambient_factors
 from ..programs.request import Settings
 from ..programs.service import service
@@ -38,18 +37,6 @@ Factors = list[tuple[str, str]]
 
 # Locals that are containers are described to this depth.
 _DEPTH = 3
-
-
-@functools.cache
-def _own_digest() -> str:
-    """A digest of the front end's modules, because a changed module may keep starts in another
-    form."""
-    content = hashlib.sha256()
-    package = Path(__file__).parents[2]
-    for folder in ("dynamo", "torch_compat"):
-        for path in sorted((package / folder).rglob("*.py")):
-            content.update(path.name.encode() + b"\n" + path.read_bytes())
-    return content.hexdigest()[:16]
 
 
 def _setting_text(value: Any, describer: Describer) -> str:
@@ -133,7 +120,8 @@ def state_factors() -> Factors:
         *ambient_factors(),
         ("python build", platform.python_version()),
         ("torch build", f"{torch.__version__} {torch.version.git_version}"),
-        ("front end", _own_digest()),
+        # Another front end may keep starts of another form.
+        ("front end", code_digest("dynamo", "torch_compat")),
         ("torch config", _config_text(describer)),
         *((f"state {name}", json.dumps(value)) for name, value in _global_state().items()),
         # Operators look their functions up on the class, so nothing in the traced code names them.

@@ -17,15 +17,6 @@ from ....torch_compat.ops import OpOverload
 from ...fingerprints.function_text import is_foreign
 from .aten_rules import ATEN_RULES
 
-_table: Any = None  # PyTorch's decompositions; graphs of known ops never need it
-
-
-def _load() -> None:
-    global _table
-    from ....torch_compat.decomposition_table import decomposition_table
-
-    _table = decomposition_table
-
 
 @functools.cache
 def find_decomposition(op: OpOverload) -> Callable[..., Any] | None:
@@ -36,8 +27,10 @@ def find_decomposition(op: OpOverload) -> Callable[..., Any] | None:
     if op._can_decompose():
         decompose: Callable[..., Any] = op.decompose
         return decompose
-    if _table is None and not features.enable(features.DECOMPOSITIONS, _load):
+    # Graphs of known ops never need it.
+    table = features.load(features.DECOMPOSITIONS, "decomposition_table")
+    if table is None:
         return None
-    found = _table.get(op)
+    found: Callable[..., Any] | None = table.decomposition_table.get(op)
     # The key of a graph tells nothing of what somebody else put into the table.
     return None if isinstance(found, types.FunctionType) and is_foreign(found) else found
