@@ -124,14 +124,16 @@ def samples_of(op: Any, dtype: torch.dtype, gradients: bool) -> Iterator[Any]:
 @pytest.mark.parametrize(
     ("dtype", "gradients", "least"),
     [
-        (torch.float32, True, 90),
+        (torch.float32, True, 36),
         (torch.int64, False, 30),
         (torch.bool, False, 10),
-        (torch.bfloat16, False, 60),
+        (torch.bfloat16, False, 41),
     ],
     ids=str,
 )
 def test_samples_of_pytorch(dtype: torch.dtype, gradients: bool, least: int) -> None:
+    """least: the number of ops that reach a decomposition; it falls when an op gets a row, which
+    test_compiler_ops.py then holds against PyTorch."""
     assert len(run_samples(dtype, gradients, 40)) >= least
 
 
