@@ -1,4 +1,4 @@
-"""TODO-DOC"""
+"""The interface by which Dynamo asks a device; importing it imports Dynamo."""
 
 from __future__ import annotations
 
