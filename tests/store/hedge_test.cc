@@ -135,8 +135,11 @@ TEST_F(HedgeTest, TooManyUnderWayIsAMissAtOnce) {
 }
 
 TEST_F(HedgeTest, WhatThrowsIsAnError) {
+  Hedge hedge("place", milliseconds(60'000));
+  HedgedLookUps<int> look_ups(&hedge, &KeyOf);
   const auto look_up = []() -> absl::StatusOr<int> { throw std::bad_alloc(); };
-  EXPECT_TRUE(absl::IsInternal(look_ups_.Run(DigestOf(1), look_up).status()));
+  EXPECT_TRUE(absl::IsInternal(look_ups.Run(DigestOf(1), look_up).status()));
+  hedge.Stop();
 }
 
 }  // namespace
