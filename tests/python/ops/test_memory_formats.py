@@ -111,19 +111,22 @@ def check(infos, limit):
                 calls += mode.calls
                 different |= mode.different
     assert {k: v for k, v in different.items() if k not in DECOMPOSED_EARLY} == {}
-    return calls
+    return calls, set(different)
 
 
 SHORT = ("pad", "shuffle", "conv2d", "conv3d", "softmax", "pool2d", "interpolate")
 
 
 def test_fakes_have_the_strides_of_the_kernels():
-    assert check([info for info in op_db if any(part in info.name for part in SHORT)], 4) > 100
+    calls, _ = check([info for info in op_db if any(part in info.name for part in SHORT)], 4)
+    assert calls > 100
 
 
 @pytest.mark.slow
 def test_fakes_of_every_operator_have_the_strides_of_the_kernels():
-    assert check(op_db, 100) > 2000
+    calls, different = check(op_db, 100)
+    assert calls > 2000
+    assert different == DECOMPOSED_EARLY
 
 
 def images(*sizes):
@@ -190,3 +193,24 @@ def test_embedding_bag_has_eagers_sizes(op, mode, last):
     want = function(weight, indices, offsets)
     assert [layout(t) for t in got] == [layout(t) for t in want]
     torch.testing.assert_close(got[0].cpu(), want[0].cpu())
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(
+    "op", ["native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional"]
+)
+def test_batch_norm_has_eagers_sizes(op, training):
+    x = images(2, 3, 4, 5)
+    running = [torch.tensor([0.5, -1, 2]).to("hpu"), torch.tensor([0.25, 1, 4]).to("hpu")]
+
+    def function(x, mean, var):
+        return getattr(torch.ops.aten, op)(x, None, None, mean, var, training, 0.1, 1e-5)
+
+    copies = [t.clone() for t in running]
+    with torch.no_grad():
+        got = torch.compile(function, backend="hpu_backend")(x, *copies)
+        want = function(x, *running)
+    assert [t.shape for t in got] == [t.shape for t in want]
+    assert want[1].numel() == (3 if training else 0)
+    for compiled, eager in zip((*got, *copies), (*want, *running), strict=True):
+        torch.testing.assert_close(compiled.cpu(), eager.cpu())

@@ -36,6 +36,7 @@ _DYNAMO = "torch._dynamo"
 _VARIABLES = "torch._dynamo.variables"
 _TRANSLATOR = "torch._dynamo.symbolic_convert"
 _FAKE_IMPLS = "torch._subclasses.fake_impls"
+_DECOMPOSITIONS = "torch._decomp.decompositions"
 _TABLE = (
     Replaced(STARTS, f"{_DYNAMO}.convert_frame", "_compile", ("code", "compiler_fn", "skip")),
     Replaced(STARTS, f"{_DYNAMO}.convert_frame", "DynamoOutput.build_guards", ("self", "code")),
@@ -69,6 +70,7 @@ _TABLE = (
     Replaced(OPTIMIZERS, "torch.optim.optimizer", "_get_foreach_kernels_supported_devices", ()),
     Replaced(FAKE_RESULTS, _FAKE_IMPLS, "is_noncontiguous_supported", ("device",)),
     Replaced(FAKE_RESULTS, "torch._refs", "is_noncontiguous_supported", ("device",)),
+    Replaced(FAKE_RESULTS, _DECOMPOSITIONS, "native_batch_norm_helper", ("input", "training")),
     Replaced(COMPILING, "torch._ops", "OpOverload.py_impl", ("self", "k")),
     Replaced(MANUAL_SEED, "torch.random", "_seed_custom_device", ("seed",)),
 )
