@@ -13,6 +13,7 @@ import itertools
 import pathlib
 import re
 import sys
+import textwrap
 from dataclasses import dataclass
 
 import yaml
@@ -20,9 +21,9 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TABLE = ROOT / "proto" / "ops.yaml"
 DOCS = ROOT / "docs" / "ops.md"
-PYTHON = (
-    ROOT / "python" / "habana_frameworks" / "torch" / "dynamo/capture/decompositions/aten_rules.py"
-)
+PACKAGE = ROOT / "python" / "habana_frameworks" / "torch"
+ATEN_RULES = PACKAGE / "dynamo" / "capture" / "decompositions" / "aten_rules.py"
+OP_KINDS = PACKAGE / "report" / "op_kinds.py"
 
 KINDS = (
     "opaque",
@@ -40,6 +41,18 @@ KINDS = (
 ATTR_TYPES = {"int": "kInt", "float": "kFloat", "bool": "kBool", "text": "kText", "ints": "kInts"}
 DTYPE_SETS = ("float", "number", "integer", "bool", "any")
 RESULT_TYPES = ("same", "bool", "i32", "i64", "declared")
+# What passes and the lowering ask about an op, in place of lists of ops. The comments go to C++.
+FLAGS = {
+    "cheap": "Computing it again costs less than storing and loading its result.",
+    "convolution": "Its operands are worth saving in the layout that it reads.",
+    "empty_operands": "A recipe holds it if an operand has no elements and the result has some.",
+    "empty_writes": "Likewise if operand 0 has elements.",
+    "gives_index": "Results are positions, whatever type the operands have.",
+    "keeps_numbers": "A number beside values of bf16 or f16 keeps the precision of f32. In PyTorch "
+    "the basic operations keep it; comparisons, choices, powers and remainders round it first.",
+    "takes_index": "Operand 1 holds positions, whatever types the others have.",
+    "view": "The result shows memory of operand 0.",
+}
 OP_FIELDS = {
     "op",
     "aten",
@@ -52,6 +65,9 @@ OP_FIELDS = {
     "results",
     "expr",
     "guid",
+    "flags",
+    "meaning",
+    "constraints",
 }
 COMPOSITE_FIELDS = {"composite", "aten", "into"}
 
@@ -73,6 +89,9 @@ class Op:
     results: int
     expr: str
     guid: str
+    flags: tuple[str, ...]
+    meaning: str
+    constraints: dict[str, str]
 
     @property
     def enum(self) -> str:
@@ -106,7 +125,7 @@ def require(condition: bool, row: str, text: str) -> None:
 
 
 def check_lists(name: str, row: dict) -> None:
-    for field in ("aten", "args", "into"):
+    for field in ("aten", "args", "flags", "into"):
         require(isinstance(row.get(field) or [], list), name, f"{field} must be a list")
     for target in row.get("aten") or ():
         matched = re.fullmatch(r"(aten|hpu|prims|quantized_decomposed)\.\w+\.\w+", target)
@@ -131,6 +150,9 @@ def parse_op(row: dict) -> Op:
         row.get("results", 1),
         row.get("expr", ""),
         row.get("guid", ""),
+        tuple(row.get("flags", ())),
+        " ".join(row.get("meaning", "").split()),
+        row.get("constraints") or {},
     )
     require(re.fullmatch(r"[a-z][a-z0-9_]*", name) is not None, name, "bad name")
     require(kind in KINDS, name, f"kind must be one of {KINDS}")
@@ -139,6 +161,7 @@ def parse_op(row: dict) -> Op:
     matched = re.fullmatch(r"[a-z][a-z0-9_]*", op.shape)
     require(matched is not None, name, "shape must name a rule (compiler_server/ir/infer*.cc)")
     require(bool(op.expr) == (kind == "elementwise"), name, "expr goes with elementwise")
+    require(set(op.flags) <= set(FLAGS), name, f"flags must be some of {sorted(FLAGS)}")
     for attr, attr_type in op.attrs.items():
         require(attr_type in ATTR_TYPES, name, f"attribute {attr}: unknown type {attr_type}")
     return op
@@ -203,6 +226,10 @@ def generate_enums(ops: list[Op]) -> str:
     lines += [f"  {camel(name)}," for name in DTYPE_SETS]
     lines += ["};\n", "enum class ResultType : uint8_t {"]
     lines += [f"  {camel(name)}," for name in RESULT_TYPES]
+    lines += ["};\n", "// OpTraits::flags has bit k for the k-th.", "enum class OpFlag : uint8_t {"]
+    for flag, comment in FLAGS.items():
+        lines += [f"  // {line}" for line in textwrap.wrap(comment, 92)]
+        lines.append(f"  {camel(flag)},")
     lines += ["};\n", "enum class AttrKey : uint8_t {"]
     lines += [f"  {camel(attr)}," for attr in attrs]
     lines += [
@@ -226,10 +253,12 @@ def generate_tables(ops: list[Op]) -> str:
     lines.append("\nconstexpr OpTraits kTraits[] = {")
     for op in ops:
         spec = f"{op.enum}Attrs" if op.attrs else "{}"
+        flags = sum(1 << bit for bit, flag in enumerate(FLAGS) if flag in op.flags)
         lines.append(
             f'    {{"{op.name}", OpClass::{camel(op.kind)}, {op.min_operands}, {op.max_operands}, '
             f"{op.results}, {spec}, DTypeSet::{camel(op.dtypes)}, "
-            f'ResultType::{camel(op.result)}, ShapeRule::{camel(op.shape)}, "{op.guid}"}},'
+            f"ResultType::{camel(op.result)}, ShapeRule::{camel(op.shape)}, "
+            f'"{op.guid}", {flags:#x}}},'
         )
     lines += ["};\n", "constexpr std::string_view kAttrNames[] = {"]
     lines += [f'    "{attr}",' for attr in attrs]
@@ -295,6 +324,19 @@ def generate_docs(ops: list[Op], composites: list[Composite]) -> str:
         )
     lines += [
         "",
+        "## Meanings and constraints",
+        "",
+        "Rules for all ops are in [ir.md](ir.md). The verifier's messages begin with the label.",
+        "",
+        "| op | meaning | constraints |",
+        "|---|---|---|",
+    ]
+    for op in ops:
+        if op.meaning or op.constraints:
+            rules = "; ".join(f"[{label}] {rule}" for label, rule in op.constraints.items())
+            lines.append(f"| {op.name} | {op.meaning or '-'} | {rules or '-'} |")
+    lines += [
+        "",
         f"## Composite ATen calls ({len(composites)})",
         "",
         "| name | import | becomes |",
@@ -310,6 +352,21 @@ def generate_docs(ops: list[Op], composites: list[Composite]) -> str:
 
 def aten_targets(ops: list[Op], composites: list[Composite]) -> list[str]:
     return sorted(target for row in [*ops, *composites] for target in row.aten)
+
+
+def generate_kinds(ops: list[Op]) -> str:
+    """The drawings of the report distinguish products and movements from all other ops."""
+    lines = [
+        '"""The kinds of IR ops.',
+        "",
+        "Generated by proto/gen_ops.py --docs from proto/ops.yaml; do not edit.",
+        '"""',
+    ]
+    for name, kinds in (("PRODUCTS", ("contract",)), ("MOVEMENTS", ("movement", "index"))):
+        names = sorted(op.name for op in ops if op.kind in kinds)
+        lines += ["", f"{name} = frozenset(", "    {", *(f'        "{n}",' for n in names)]
+        lines += ["    }", ")"]
+    return "\n".join(lines) + "\n"
 
 
 def generate_python(targets: list[str]) -> str:
@@ -359,7 +416,8 @@ def main() -> int:
         )
     committed = {
         DOCS: generate_docs(ops, composites),
-        PYTHON: generate_python(aten_targets(ops, composites)),
+        ATEN_RULES: generate_python(aten_targets(ops, composites)),
+        OP_KINDS: generate_kinds(ops),
     }
     for path, text in committed.items():
         if arguments.docs:

@@ -117,7 +117,7 @@ Value* Builder::Full(double value, DType dtype, Dims sizes) {
 }
 
 Value* Builder::Number(double value, DType dtype, OpKind op) {
-  const bool wide = IsNarrowFloat(dtype) && KeepsNumbers(op) && !std::isnan(value) &&
+  const bool wide = IsNarrowFloat(dtype) && Has(op, OpFlag::kKeepsNumbers) && !std::isnan(value) &&
                     RoundTo(dtype, value) != value;
   return Scalar(value, wide ? DType::kF32 : dtype);
 }

@@ -44,18 +44,7 @@ bool Node::Bool(AttrKey key) const { return Require<bool>(attrs, key); }
 const std::string& Node::Text(AttrKey key) const { return Require<std::string>(attrs, key); }
 const Dims& Node::Ints(AttrKey key) const { return Require<Dims>(attrs, key); }
 
-bool IsView(const Node& node) {
-  switch (node.op) {
-    case OpKind::kAsStrided:
-    case OpKind::kExpand:
-    case OpKind::kPermute:
-    case OpKind::kReshape:
-    case OpKind::kSlice:
-      return true;
-    default:
-      return false;
-  }
-}
+bool IsView(const Node& node) { return Has(node.op, OpFlag::kView); }
 
 Graph::Graph(std::string name) : name_(std::move(name)), sources_{""} {}
 

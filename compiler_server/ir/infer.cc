@@ -177,7 +177,7 @@ absl::StatusOr<std::vector<TensorType>> InferTypes(OpKind op, std::span<Value* c
   }
   for (size_t i = op == OpKind::kWhere ? 1 : 0; i < operands.size(); ++i) {
     // Index operands, and the operands that belong to them, have a rule of their own.
-    if (operands[i] == nullptr || (i == 1 && TakesIndex(op))) continue;
+    if (operands[i] == nullptr || (i == 1 && Has(op, OpFlag::kTakesIndex))) continue;
     if (i > 0 && traits.op_class == OpClass::kIndex) continue;
     CONSTRAINT(Contains(traits.dtypes, operands[i]->type.dtype), "dtype_c1", "operand ", i, " of ",
                traits.name, " is ", DTypeName(operands[i]->type.dtype));

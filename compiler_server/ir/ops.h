@@ -31,20 +31,14 @@ struct OpTraits {
   // Base of the Synapse node name ("relu_fwd"; the lowering appends the type). If it is empty, no
   // recipe can hold the op, and decompositions do not produce it.
   std::string_view guid;
+  uint32_t flags;  // bit k: the OpFlag k
 };
 
 const OpTraits& Traits(OpKind op);
 inline std::string_view OpName(OpKind op) { return Traits(op).name; }
 inline bool IsElementwise(OpKind op) { return Traits(op).op_class == OpClass::kElementwise; }
-// Whether operand 1 holds positions, whatever types the others have.
-inline bool TakesIndex(OpKind op) {
-  return Traits(op).op_class == OpClass::kIndex || op == OpKind::kMaxPoolGradient;
-}
-// Whether a number beside values of bf16 or f16 keeps the precision of f32. In PyTorch the four
-// basic operations keep it; comparisons, choices, powers and remainders round the number first.
-inline bool KeepsNumbers(OpKind op) {
-  return op == OpKind::kAdd || op == OpKind::kSub || op == OpKind::kMul || op == OpKind::kDiv ||
-         op == OpKind::kFloorDiv;
+inline bool Has(OpKind op, OpFlag flag) {
+  return ((Traits(op).flags >> static_cast<uint32_t>(flag)) & 1) != 0;
 }
 std::optional<OpKind> OpFromName(std::string_view name);
 std::string_view AttrName(AttrKey key);

@@ -8,6 +8,7 @@ namespace hpu::compiler {
 namespace {
 
 using ir::OpClass;
+using ir::OpFlag;
 using ir::OpKind;
 
 // The rows of all families except the elementwise ops, which share one row.
@@ -50,24 +51,8 @@ bool IsPresent(const ir::Value* value) { return value != nullptr && value->type.
 // Whether the node can be emitted if some operand has no elements and its results have some: an
 // empty sum, product or mean, padding around nothing, empty parts of a concatenation, empty writes.
 bool HoldsEmptyOperands(const ir::Node& node) {
-  switch (node.op) {
-    case OpKind::kConcat:
-    case OpKind::kMatmul:
-    case OpKind::kPad:
-    case OpKind::kReduceMean:
-    case OpKind::kReduceProd:
-    case OpKind::kReduceSum:
-      return true;
-    case OpKind::kAsStridedScatter:
-    case OpKind::kScatter:
-    case OpKind::kScatterAdd:
-    case OpKind::kScatterMax:
-    case OpKind::kScatterMin:
-    case OpKind::kScatterMul:
-      return IsPresent(node.operands[0]);
-    default:
-      return false;
-  }
+  return ir::Has(node.op, OpFlag::kEmptyOperands) ||
+         (ir::Has(node.op, OpFlag::kEmptyWrites) && IsPresent(node.operands[0]));
 }
 
 }  // namespace
@@ -111,14 +96,13 @@ absl::Status CheckLowerable(const ir::Node& node) {
   for (size_t i = 0; i < node.operands.size(); ++i) {
     if (node.operands[i] == nullptr) continue;
     const DType dtype = node.operands[i]->type.dtype;
-    const bool is_index = i == 1 && ir::TakesIndex(node.op);
+    const bool is_index = i == 1 && ir::Has(node.op, OpFlag::kTakesIndex);
     if (!Holds(is_index ? LoweredTypes::kArithmetic : rule->types, dtype)) {
       return Unimplemented(name, ": the device does not calculate with ", DTypeName(dtype));
     }
     has_empty_operand |= !IsPresent(node.operands[i]);
   }
-  // The indices of these ops are integers.
-  const bool gives_index = node.op == OpKind::kTopk || node.op == OpKind::kMaxPoolIndex;
+  const bool gives_index = ir::Has(node.op, OpFlag::kGivesIndex);
   for (const ir::Value* result : node.results) {
     if (!Holds(rule->types, result->type.dtype) && !gives_index) {
       return Unimplemented(name, ": the device does not calculate with ",

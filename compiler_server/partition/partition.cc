@@ -25,11 +25,6 @@ bool IsRecomputable(const Node& node) {
          op_class == OpClass::kSource || op_class == OpClass::kRandom;
 }
 
-bool IsConvolution(const Node& node) {
-  return node.op == ir::OpKind::kConv || node.op == ir::OpKind::kConvTranspose ||
-         node.op == ir::OpKind::kConvWeightGradient;
-}
-
 // Copies nodes from one graph to another, on demand.
 class Copier {
  public:
@@ -167,9 +162,10 @@ class Partitioner {
     };
     for (const Node* node : graph_.nodes()) {
       if (!IsBackward(*node)) continue;
+      const bool convolution = ir::Has(node->op, ir::OpFlag::kConvolution);
       for (Value* operand : node->operands) {
         read(operand);
-        if (IsConvolution(*node) && operand != nullptr) convolved_[operand->id] = true;
+        if (convolution && operand != nullptr) convolved_[operand->id] = true;
       }
     }
     for (const auto& [input, gradient] : graph_.gradients)

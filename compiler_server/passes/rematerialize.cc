@@ -26,27 +26,7 @@ constexpr int64_t kLeastBytes = 1 << 16;
 
 bool IsSource(const Node& node) { return ir::Traits(node.op).op_class == OpClass::kSource; }
 
-bool IsCheap(const Node& node) {
-  switch (node.op) {
-    case OpKind::kAdd:
-    case OpKind::kCast:
-    case OpKind::kEq:
-    case OpKind::kGe:
-    case OpKind::kGt:
-    case OpKind::kLe:
-    case OpKind::kLt:
-    case OpKind::kMax:
-    case OpKind::kMin:
-    case OpKind::kMul:
-    case OpKind::kNeg:
-    case OpKind::kRelu:
-    case OpKind::kSub:
-    case OpKind::kWhere:
-      return true;
-    default:
-      return false;
-  }
-}
+bool IsCheap(const Node& node) { return ir::Has(node.op, ir::OpFlag::kCheap); }
 
 // The value whose memory a view shows.
 Value* Root(Value* value) {

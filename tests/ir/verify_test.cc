@@ -1,4 +1,4 @@
-// Checks the constraints of docs/ir.md by their labels.
+// Checks the constraints of docs/ir.md and docs/ops.md by their labels.
 #include "compiler_server/ir/verify.h"
 
 #include <gmock/gmock.h>

@@ -350,8 +350,8 @@ void RewriteElementwise(Call& call, OpKind op) {
       operands.push_back(i == 0 ? call.Operand(names[i], DType::kBool)
                                 : call.Chosen(names[i], dtype));
     } else {
-      operands.push_back(ir::KeepsNumbers(op) ? call.Factor(names[i], dtype)
-                                              : call.Operand(names[i], dtype));
+      operands.push_back(ir::Has(op, ir::OpFlag::kKeepsNumbers) ? call.Factor(names[i], dtype)
+                                                                : call.Operand(names[i], dtype));
     }
   }
   // For booleans multiplication is conjunction, and the complement has only one bit.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..dynamo.records.graph_label import plain_function
 from .document import Drawing, Node
+from .op_kinds import MOVEMENTS, PRODUCTS
 
 # Larger graphs are not drawn, so that layout and browser stay fast.
 MAX_DRAWN_NODES = 1500
@@ -15,13 +16,6 @@ _VALUE = re.compile(r"%[A-Za-z0-9_.]+")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _CALL = re.compile(r"^\s*((?:%[\w.]+(?:, )?)+ = )?([a-z_][\w.]*)\b ?(.*)$", re.DOTALL)
 _INPUT = re.compile(r"(%[\w.]+): (scalar|[^,()]*?\[[^\]]*\](?:\{[^}]*\})?)( cpu)?(?:, ?|\)|\s|$)")
-
-# The kinds in proto/ops.yaml: contract; movement and index.
-_PRODUCTS = frozenset({"conv", "conv_transpose", "conv_weight_gradient", "matmul", "sdpa"})
-_MOVEMENTS = frozenset(
-    {"as_strided", "as_strided_scatter", "concat", "expand", "gather", "gather_elements", "pad"}
-    | {"permute", "reshape", "scatter", "slice"}
-)
 
 
 @dataclass
@@ -111,9 +105,9 @@ def _line(code: str, source: str) -> _Line:
 def _kind(op: str, captured: bool) -> str:
     if "." in op:
         return "compute" if captured else "eager"
-    if op in _PRODUCTS:
+    if op in PRODUCTS:
         return "product"
-    return "movement" if op in _MOVEMENTS else "compute"
+    return "movement" if op in MOVEMENTS else "compute"
 
 
 def _is_weight(name: str) -> bool:
