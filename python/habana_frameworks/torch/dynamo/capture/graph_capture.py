@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from ...internal.collector import without_collector
 from .capture import Capture, clean_tracing_state, refuse_numbers
 from .inputs import GraphInputs, propagate
 from .wire import CaptureError, NeedsFunctionalization
@@ -26,6 +27,7 @@ def _captured(builder: Any, capture: Capture) -> Captured:
     return Captured(builder, writer.node_count, sorted(writer.decomposed))
 
 
+@without_collector()
 def capture_graph(
     module: torch.fx.GraphModule,
     inputs: GraphInputs,

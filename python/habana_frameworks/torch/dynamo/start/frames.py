@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import inspect
 import logging
 import time
 import types
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ...internal.collector import without_collector
 from ...torch_compat.dynamo_settings import dynamo_config
 from ...torch_compat.replaced import original, replace
 from ...torch_compat.tracing import (
@@ -135,19 +134,6 @@ def _summary(reasons: list[str]) -> str:
     return "; ".join(unique[:_NAMED] + more)
 
 
-@contextlib.contextmanager
-def _without_collector() -> Iterator[None]:
-    """Turns the garbage collector off in the block: thousands of objects appear that stay, and a
-    full collection in between costs more than everything else in a start."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
 def _trace(call: _Call, reason: str, run: Any) -> ConvertFrameReturn:
     """Traces the frame and keeps its start."""
     trace = Trace(call.frame.f_code)
@@ -187,7 +173,7 @@ def _convert(arguments: dict[str, Any], run: Any) -> ConvertFrameReturn:
     if warm_up is not None and not warm_up.launches:
         return _trace(call, "a warm-up compiles it without a launch", run)
     try:
-        with _without_collector():
+        with without_collector():
             guarded = _load(call)
     except Exception as error:
         if not isinstance(error, Refused):
