@@ -229,6 +229,19 @@ VMAP_FORWARD: dict[str, Transform] = {
 GROUPS = {"reverse": REVERSE, "forward": FORWARD, "vmap": VMAP, "vmap, forward": VMAP_FORWARD}
 TRANSFORMS = REVERSE | FORWARD | VMAP | VMAP_FORWARD
 
+# What eager code of PyTorch 2.13 computes wrongly, and the same without the fault.
+EAGER_IS_WRONG: dict[tuple[str, str], Transform] = {
+    ("determinant", "vmap of jacfwd"): lambda f: (
+        lambda x: torch.stack([jacfwd(f)(sample) for sample in x])
+    ),
+}
+
+
+def reference(function: str, transform: str) -> Function:
+    """The eager function that a compiled one is compared with."""
+    made = EAGER_IS_WRONG.get((function, transform), TRANSFORMS[transform])
+    return made(FUNCTIONS[function])
+
 
 def short_form() -> list[tuple[str, tuple[str, ...]]]:
     """Every third function with two transforms, every transform with several functions."""

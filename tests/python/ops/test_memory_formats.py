@@ -22,7 +22,6 @@ DECOMPOSED_EARLY = {
     "aten._log_softmax_backward_data.default",
     "aten.glu_backward.default",
     "aten.max_unpool2d.default",
-    "aten.native_batch_norm.default",
 }
 
 
