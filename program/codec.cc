@@ -155,12 +155,6 @@ void Fields(Codec& codec, T& argument) {
   codec.Value(argument);
 }
 
-template <typename Codec, Is<std::pair<std::string, Argument>> T>
-void Fields(Codec& codec, T& named) {
-  codec.Name(named.first);
-  codec.Value(named.second);
-}
-
 template <typename Codec, Is<Binding> T>
 void Fields(Codec& codec, T& binding) {
   codec.Name(binding.tensor_name);
@@ -179,7 +173,6 @@ void Fields(Codec& codec, T& input) {
   if (input.kind != ProgramInput::Kind::kScalar) codec.Spec(input.spec);
   codec.Flag(input.mutated);
   codec.Flag(input.on_cpu);
-  codec.Flag(input.detached);
   if (input.kind == ProgramInput::Kind::kOffset) codec.Number(input.draws);
 }
 
@@ -190,17 +183,10 @@ void Fields(Codec& codec, T& tensor) {
   codec.Spec(tensor.spec);
 }
 
-template <typename Codec, Is<ViewCall> T>
-void Fields(Codec& codec, T& call) {
-  codec.Name(call.op);
-  codec.Name(call.overload);
-  codec.Arguments(call.args);
-}
-
 template <typename Codec, Is<ProgramOutput> T>
 void Fields(Codec& codec, T& output) {
   using Kind = ProgramOutput::Kind;
-  codec.Enum(output.kind, Kind::kOutputView);
+  codec.Enum(output.kind, Kind::kBool);
   codec.Flag(output.returned);
   codec.Flag(output.requires_grad);
   switch (output.kind) {
@@ -212,12 +198,6 @@ void Fields(Codec& codec, T& output) {
       codec.Number(output.index);
       codec.Spec(output.view);
       codec.Enum(output.form, kLastAliasForm);
-      codec.List(output.calls);
-      break;
-    case Kind::kOutputView:
-      codec.Number(output.index);
-      codec.Spec(output.view);
-      codec.List(output.calls);
       break;
     case Kind::kInt:
     case Kind::kBool:
@@ -239,36 +219,21 @@ void Fields(Codec& codec, T& function) {
   codec.List(function.tensors);
   codec.List(function.steps);
   codec.List(function.outputs);
-  codec.Enum(function.grad_mode, GradMode::kOn);
   codec.Number(function.node_count);
   codec.Number(function.eager_node_count);
 }
 
-template <typename Codec, Is<FunctionSlot> T>
-void Fields(Codec& codec, T& slot) {
-  codec.Number(slot.function);
-  codec.Number(slot.index);
-}
-
 template <typename Codec, Is<SavedValue> T>
 void Fields(Codec& codec, T& saved) {
-  Fields(codec, saved.output);
-  Fields(codec, saved.input);
+  codec.Number(saved.output);
+  codec.Number(saved.input);
   codec.Flag(saved.donated);
 }
 
-template <typename Codec, Is<Derivative::Pair> T>
+template <typename Codec, Is<GradientPair> T>
 void Fields(Codec& codec, T& pair) {
   codec.Number(pair.forward);
   codec.Number(pair.backward);
-}
-
-template <typename Codec, Is<Derivative> T>
-void Fields(Codec& codec, T& derivative) {
-  codec.Number(derivative.forward);
-  codec.Number(derivative.backward);
-  codec.List(derivative.tangents);
-  codec.List(derivative.gradients);
 }
 
 template <typename Codec, Is<ProgramConstant> T>
@@ -289,7 +254,8 @@ void Fields(Codec& codec, T& program) {
   codec.List(program.constants);
   codec.List(program.functions);
   codec.List(program.saved);
-  codec.List(program.derivatives);
+  codec.List(program.tangents);
+  codec.List(program.gradients);
   codec.Flag(program.deterministic);
 }
 

@@ -7,10 +7,8 @@ namespace {
 
 constexpr const char* kPlacementNames[] = {"input", "buffer", "constant", "eager"};
 static_assert(std::size(kPlacementNames) == static_cast<size_t>(Placement::kEager) + 1);
-constexpr const char* kInputNames[] = {"", "scalar", "number ", "random seed ", "random offset "};
+constexpr const char* kInputNames[] = {"", "scalar", "random seed ", "random offset "};
 static_assert(std::size(kInputNames) == static_cast<size_t>(ProgramInput::Kind::kOffset) + 1);
-constexpr const char* kGradModeNames[] = {"", "off", "on"};
-static_assert(std::size(kGradModeNames) == static_cast<size_t>(GradMode::kOn) + 1);
 constexpr const char* kReduceOpNames[] = {"", "sum", "average", "product", "min", "max"};
 static_assert(std::size(kReduceOpNames) == static_cast<size_t>(CollectiveStep::ReduceOp::kMax) + 1);
 
@@ -86,24 +84,6 @@ void PrintStep(std::ostream& out, const CollectiveStep& step) {
 
 void PrintStep(std::ostream& out, const WaitStep& step) { out << "for step " << step.step; }
 
-void PrintStep(std::ostream& out, const CallbackStep& step) {
-  PrintTensors(out, step.outputs);
-  out << (step.outputs.empty() ? "" : " = ") << step.function << "(";
-  PrintArguments(out, step.args);
-  out << ")";
-}
-
-void PrintView(std::ostream& out, const ProgramOutput& output) {
-  PrintSpec(out, output.view);
-  for (const ViewCall& call : output.calls) {
-    out << ".";
-    PrintOp(out, call.op, call.overload);
-    out << "(";
-    PrintArguments(out, call.args);
-    out << ")";
-  }
-}
-
 void PrintOutput(std::ostream& out, const ProgramOutput& output) {
   using Kind = ProgramOutput::Kind;
   switch (output.kind) {
@@ -115,12 +95,8 @@ void PrintOutput(std::ostream& out, const ProgramOutput& output) {
       break;
     case Kind::kInputView:
       out << "view of input " << output.index << " ";
-      PrintView(out, output);
+      PrintSpec(out, output.view);
       if (output.form != AliasForm::kView) out << " (" << AliasFormName(output.form) << ")";
-      break;
-    case Kind::kOutputView:
-      out << "view of output " << output.index << " ";
-      PrintView(out, output);
       break;
     case Kind::kNone:
       out << "None";
@@ -140,17 +116,12 @@ void PrintOutput(std::ostream& out, const ProgramOutput& output) {
 
 void PrintFunction(std::ostream& out, const ProgramFunction& function) {
   out << function.name << ": " << function.node_count << " nodes, " << function.eager_node_count
-      << " eager";
-  if (function.grad_mode != GradMode::kUnchanged) {
-    out << ", leaves grad mode " << kGradModeNames[static_cast<size_t>(function.grad_mode)];
-  }
-  out << "\n";
+      << " eager\n";
   for (size_t i = 0; i < function.inputs.size(); ++i) {
     const ProgramInput& input = function.inputs[i];
     out << "  input " << i << ": " << kInputNames[static_cast<size_t>(input.kind)];
     if (input.kind != ProgramInput::Kind::kScalar) PrintSpec(out, input.spec);
-    out << (input.mutated ? " mutated" : "") << (input.on_cpu ? " cpu" : "")
-        << (input.detached ? " detached" : "");
+    out << (input.mutated ? " mutated" : "") << (input.on_cpu ? " cpu" : "");
     if (input.draws != 0) out << " draws " << input.draws;
     out << "\n";
   }
@@ -195,21 +166,15 @@ std::string PrintProgram(const Program& program) {
         << " bytes\n";
   }
   for (const ProgramFunction& function : program.functions) PrintFunction(out, function);
-  const auto name = [&](uint32_t function) { return program.functions[function].name; };
   for (const SavedValue& saved : program.saved) {
-    out << "saved " << name(saved.output.function) << " output " << saved.output.index << " -> "
-        << name(saved.input.function) << " input " << saved.input.index
+    out << "saved output " << saved.output << " -> backward's input " << saved.input
         << (saved.donated ? " donated" : "") << "\n";
   }
-  for (const Derivative& derivative : program.derivatives) {
-    out << name(derivative.backward) << " is the derivative of " << name(derivative.forward)
-        << "\n";
-    for (const auto& [output, input] : derivative.tangents) {
-      out << "  tangent of output " << output << " -> input " << input << "\n";
-    }
-    for (const auto& [input, output] : derivative.gradients) {
-      out << "  gradient of input " << input << " <- output " << output << "\n";
-    }
+  for (const auto& [output, input] : program.tangents) {
+    out << "tangent of output " << output << " -> backward's input " << input << "\n";
+  }
+  for (const auto& [input, output] : program.gradients) {
+    out << "gradient of input " << input << " <- backward's output " << output << "\n";
   }
   return out.str();
 }

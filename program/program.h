@@ -1,6 +1,6 @@
 // A program is the answer to one captured graph. It has functions (a forward, and for training its
 // backward) of launches of recipes and eager ops in order, and says how inputs and outputs bind,
-// which of them are mutated or aliased, and what crosses from function to function. The compile
+// which of them are mutated or aliased, and what the backward takes from the forward. The compile
 // server writes it, the client verifies and carries it, and backend/ executes it. It is a container
 // of our own and not a protobuf message because the executor lives beside libtorch, where no
 // protobuf may be (ARCHITECTURE.md). The name of a program is not part of it: equal programs of two
@@ -10,7 +10,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,7 +19,6 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "graph/alias_form.h"
-#include "graph/argument.h"
 #include "graph/tensor_spec.h"
 #include "program/steps.h"
 
@@ -31,20 +29,18 @@ struct ProgramInput {
   enum class Kind : uint8_t {
     kTensor = 0,
     kScalar = 1,  // int, float, bool: specialised into the graph and ignored
-    // A number that may differ from call to call; the function reads it as a 0-d tensor in the
-    // device's memory.
-    kNumber = 2,
-    kSeed = 3,    // state of the device's random number generator, passed like a kNumber: its seed
-    kOffset = 4,  // likewise: where this call's numbers start in the stream of the seed
+    // State of the device's random number generator, which the function reads as 0-d tensors in the
+    // device's memory: its seed, and where this call's numbers start in the stream of the seed.
+    kSeed = 2,
+    kOffset = 3,
   };
   Kind kind = Kind::kTensor;
   // kTensor: dtype, sizes and strides are checked at every call; storage_offset is ignored (the
   // address of the first element is taken per call). kScalar: empty. Other kinds are 0-d.
   TensorSpec spec;
-  bool mutated = false;   // some step writes it; its version counter is bumped
-  bool on_cpu = false;    // a CPU tensor (0-d wrapped numbers): copied to the device per call
-  bool detached = false;  // autograd does not see the function read it
-  uint64_t draws = 0;     // kOffset: by how much a call advances the generator's offset
+  bool mutated = false;  // some step writes it; its version counter is bumped
+  bool on_cpu = false;   // a CPU tensor (0-d wrapped numbers): copied to the device per call
+  uint64_t draws = 0;    // kOffset: by how much a call advances the generator's offset
 };
 
 // The memory in which the elements of a program tensor lie.
@@ -66,13 +62,6 @@ struct ProgramConstant {
   Bytes data;
 };
 
-// One call of a view operator; its first argument, the tensor that is viewed, is left out.
-struct ViewCall {
-  std::string op;
-  std::string overload;
-  std::vector<Argument> args;  // no tensors
-};
-
 struct ProgramOutput {
   enum class Kind : uint8_t {
     kTensor = 0,     // index into tensors; a fresh tensor over its buffer (strides as in the spec).
@@ -83,21 +72,16 @@ struct ProgramOutput {
     kInt = 4,
     kFloat = 5,
     kBool = 6,
-    kOutputView = 7,  // view of the kTensor output `index`, which precedes this one
   };
   Kind kind = Kind::kNone;
   uint32_t index = 0;
-  TensorSpec view;                    // kInputView, kOutputView
+  TensorSpec view;                    // kInputView
   AliasForm form = AliasForm::kView;  // kInputView: one of the views or kDetached
-  std::vector<ViewCall> calls;        // how autograd must see the view; empty: as_strided
   int64_t int_value = 0;              // kInt, kBool
   double float_value = 0;
-  bool returned = true;  // false: the caller does not get it, and it is saved for another function
+  bool returned = true;  // false: the caller does not get it, and it is saved for the backward
   bool requires_grad = false;  // differentiable; if false, it is marked so that autograd knows
 };
-
-// The grad mode that a function leaves in the caller's thread.
-enum class GradMode : uint8_t { kUnchanged = 0, kOff = 1, kOn = 2 };
 
 struct ProgramFunction {
   std::string name = "forward";  // the part: "forward", "backward"; unique in the program
@@ -106,41 +90,25 @@ struct ProgramFunction {
   std::vector<ProgramTensor> tensors;
   std::vector<Step> steps;
   std::vector<ProgramOutput> outputs;
-  GradMode grad_mode = GradMode::kUnchanged;
   // For reports: nodes of the captured graph, and how many of them run eagerly.
   uint32_t node_count = 0;
   uint32_t eager_node_count = 0;
 };
 
-// An output or an input of one of the functions.
-struct FunctionSlot {
-  uint32_t function = 0;
-  uint32_t index = 0;
-  auto operator<=>(const FunctionSlot&) const = default;
-};
-
-// A value that one call computes and a later call of another function takes: a tensor saved for the
-// backward, a number, or the offset of random numbers that must be drawn again.
+// A value that the forward computes and the backward takes: a tensor, or the state of random
+// numbers that must be drawn again.
 struct SavedValue {
-  FunctionSlot output;
-  FunctionSlot input;  // an input of a later function; nothing else fills it
+  uint32_t output = 0;  // of the forward
+  uint32_t input = 0;   // of the backward; nothing else fills it
   // No one else holds it: once its last reader has run, its memory may be reused, unless the graph
   // is retained.
   bool donated = false;
 };
 
-// Function `backward` computes the gradients of function `forward`.
-struct Derivative {
-  struct Pair {
-    uint32_t forward = 0;   // tangent: an output; gradient: an input
-    uint32_t backward = 0;  // tangent: an input; gradient: an output
-  };
-  uint32_t forward = 0;
-  uint32_t backward = 0;
-  // Gradients of outputs, which are inputs of the backward (zeros where undefined).
-  std::vector<Pair> tangents;
-  // Gradients of inputs, which are outputs of the backward; the other inputs have none.
-  std::vector<Pair> gradients;
+// A value of the forward and its gradient, which is a value of the backward.
+struct GradientPair {
+  uint32_t forward = 0;   // tangent: an output; gradient: an input
+  uint32_t backward = 0;  // tangent: an input; gradient: an output
 };
 
 struct RecipeRef {
@@ -149,10 +117,13 @@ struct RecipeRef {
 };
 
 struct Program {
-  // A call runs the first function; each takes saved values and tangents of earlier ones only.
-  std::vector<ProgramFunction> functions;
+  std::vector<ProgramFunction>
+      functions;  // the forward, which a call runs, and its backward if any
   std::vector<SavedValue> saved;
-  std::vector<Derivative> derivatives;
+  // Gradients of outputs, which are inputs of the backward (zeros where undefined).
+  std::vector<GradientPair> tangents;
+  // Gradients of inputs, which are outputs of the backward; the other inputs have none.
+  std::vector<GradientPair> gradients;
   std::vector<ProgramConstant> constants;
   std::vector<RecipeRef> recipes;
   bool deterministic = false;  // compiled in PyTorch's deterministic mode
@@ -167,7 +138,7 @@ std::vector<bool> TensorsInUse(const ProgramFunction& function);
 // is safe to execute as far as indices go); foreign or damaged bytes give DATA_LOSS, another
 // version UNIMPLEMENTED. Every program has exactly one encoding: bytes that decode are encoded to
 // the same bytes again.
-inline constexpr uint32_t kProgramVersion = 3;
+inline constexpr uint32_t kProgramVersion = 4;
 Bytes EncodeProgram(const Program& program);
 absl::StatusOr<Program> DecodeProgram(std::span<const uint8_t> bytes);
 

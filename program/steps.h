@@ -133,23 +133,8 @@ struct WaitStep {
   }
 };
 
-// Calls a host function that the process has registered under a name.
-struct CallbackStep {
-  static constexpr std::string_view kName = "callback";
-  std::string function;
-  std::vector<Argument> args;
-  std::vector<uint32_t> outputs;  // tensors with Placement::kEager
-
-  template <typename Self, typename Fields>
-  static void Describe(Self& step, Fields& fields) {
-    fields.Name(step.function);
-    fields.Arguments(step.args);
-    fields.Makes(step.outputs);
-  }
-};
-
 // A kind's number in bytes is its place here: append only.
-using Step = std::variant<LaunchStep, EagerStep, CollectiveStep, WaitStep, CallbackStep>;
+using Step = std::variant<LaunchStep, EagerStep, CollectiveStep, WaitStep>;
 
 // Visits the fields of a step of any kind, const or not.
 template <typename AnyStep, typename Fields>

@@ -34,17 +34,15 @@ absl::Status CheckInput(const ProgramInput& input, const std::string& what) {
     return absl::OkStatus();
   }
   if (input.kind > InputKind::kOffset) return DataLoss(what, ": unknown kind");
-  if (input.mutated || input.on_cpu || input.detached) {
-    return DataLoss(what, ": a number that is mutated, on the CPU or detached");
+  if (input.mutated || input.on_cpu) {
+    return DataLoss(what, ": a number that is mutated or on the CPU");
   }
   if (input.kind == InputKind::kScalar) return absl::OkStatus();
   RETURN_IF_ERROR(CheckSpec(input.spec, what));
   if (!input.spec.sizes.empty() || input.spec.storage_offset != 0) {
-    return DataLoss(what, ": a number of rank ", input.spec.sizes.size());
+    return DataLoss(what, ": random state of rank ", input.spec.sizes.size());
   }
-  if (input.kind != InputKind::kNumber && input.spec.dtype != DType::kI64) {
-    return DataLoss(what, ": random state that is not i64");
-  }
+  if (input.spec.dtype != DType::kI64) return DataLoss(what, ": random state that is not i64");
   return absl::OkStatus();
 }
 
@@ -83,18 +81,8 @@ absl::Status CheckTensor(const Program& program, const ProgramFunction& function
   return DataLoss(what, ": unknown placement");
 }
 
-absl::Status CheckView(const ProgramOutput& output, const std::string& what) {
-  RETURN_IF_ERROR(CheckSpec(output.view, what));
-  for (const ViewCall& call : output.calls) {
-    RETURN_IF_ERROR(CheckName(call.op, what));
-    RETURN_IF_ERROR(CheckName(call.overload, what));
-    for (const Argument& argument : call.args) RETURN_IF_ERROR(CheckArgument(argument, 0, what));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckOutput(const ProgramFunction& function, size_t index, const std::string& what) {
-  const ProgramOutput& output = function.outputs[index];
+absl::Status CheckOutput(const ProgramFunction& function, const ProgramOutput& output,
+                         const std::string& what) {
   switch (output.kind) {
     case OutputKind::kTensor:
       if (output.index < function.tensors.size()) return absl::OkStatus();
@@ -110,12 +98,7 @@ absl::Status CheckOutput(const ProgramFunction& function, size_t index, const st
       if (output.form == AliasForm::kNone || output.form == AliasForm::kSame) {
         return DataLoss(what, ": a view of form \"", AliasFormName(output.form), "\"");
       }
-      return CheckView(output, what);
-    case OutputKind::kOutputView:
-      if (output.index >= index || function.outputs[output.index].kind != OutputKind::kTensor) {
-        return DataLoss(what, ": views output ", output.index, ", which is not a tensor before it");
-      }
-      return CheckView(output, what);
+      return CheckSpec(output.view, what);
     case OutputKind::kNone:
     case OutputKind::kInt:
     case OutputKind::kFloat:
@@ -134,13 +117,12 @@ absl::Status CheckFunction(const Program& program, const ProgramFunction& functi
         CheckTensor(program, function, function.tensors[i], "tensor " + std::to_string(i)));
   }
   for (size_t i = 0; i < function.outputs.size(); ++i) {
-    RETURN_IF_ERROR(CheckOutput(function, i, "output " + std::to_string(i)));
+    RETURN_IF_ERROR(CheckOutput(function, function.outputs[i], "output " + std::to_string(i)));
   }
-  if (function.grad_mode > GradMode::kOn) return DataLoss("unknown grad mode");
   return ValidateSteps(program, function);
 }
 
-// An output that another function may take: a tensor or a number of a call.
+// What an output gives to another function: a tensor, or random state.
 struct Value {
   InputKind kind;
   const TensorSpec* spec;
@@ -155,81 +137,62 @@ std::optional<Value> ValueOf(const ProgramFunction& function, const ProgramOutpu
       return Value{input.kind, &input.spec};
     }
     case OutputKind::kInputView:
-    case OutputKind::kOutputView:
       return Value{InputKind::kTensor, &output.view};
     default:
       return std::nullopt;
   }
 }
 
-// Checks the values that go from function to function, and that no input is filled twice.
+// Checks what goes from the forward to the backward, and that each input of the backward is filled
+// once.
 class Crossings {
  public:
-  explicit Crossings(const Program& program) : program_(program) {}
+  explicit Crossings(const Program& program)
+      : forward_(program.functions[0]), backward_(program.functions[1]) {}
 
   absl::Status Saved(const SavedValue& saved, const std::string& what) {
-    RETURN_IF_ERROR(Order(saved.output.function, saved.input.function, what));
-    const ProgramFunction& from = program_.functions[saved.output.function];
-    const ProgramFunction& to = program_.functions[saved.input.function];
-    ASSIGN_OR_RETURN(const Value value, Output(from, saved.output.index, what));
+    ASSIGN_OR_RETURN(const Value value, Output(forward_, saved.output, what));
     RETURN_IF_ERROR(Fill(saved.input, what));
-    const ProgramInput& input = to.inputs[saved.input.index];
+    const ProgramInput& input = backward_.inputs[saved.input];
     if (input.kind != value.kind || input.spec.dtype != value.spec->dtype ||
         input.spec.sizes != value.spec->sizes || input.spec.strides != value.spec->strides) {
-      return DataLoss(what, ": output ", saved.output.index, " of ", from.name,
-                      " is not what input ", saved.input.index, " of ", to.name, " takes");
+      return DataLoss(what, ": output ", saved.output, " of ", forward_.name, " is not what input ",
+                      saved.input, " of ", backward_.name, " takes");
     }
     return absl::OkStatus();
   }
 
-  absl::Status Gradients(const Derivative& derivative, const std::string& what) {
-    RETURN_IF_ERROR(Order(derivative.forward, derivative.backward, what));
-    const ProgramFunction& forward = program_.functions[derivative.forward];
-    const ProgramFunction& backward = program_.functions[derivative.backward];
-    std::set<uint32_t> outputs, inputs;
-    for (const auto& [output, input] : derivative.tangents) {
-      const std::string where = what + ", tangent of output " + std::to_string(output);
-      ASSIGN_OR_RETURN(const Value value, Output(forward, output, where));
-      RETURN_IF_ERROR(Fill({derivative.backward, input}, where));
-      const ProgramInput& tangent = backward.inputs[input];
-      RETURN_IF_ERROR(Same(value, {tangent.kind, &tangent.spec}, where));
-      if (!outputs.insert(output).second) return DataLoss(where, ": named twice");
-      if (!forward.outputs[output].requires_grad) {
-        return DataLoss(where, ": the output requires no gradient");
-      }
-    }
-    for (const auto& [input, output] : derivative.gradients) {
-      const std::string where = what + ", gradient of input " + std::to_string(input);
-      if (input >= forward.inputs.size()) return DataLoss(where, ": no such input");
-      ASSIGN_OR_RETURN(const Value value, Output(backward, output, where));
-      RETURN_IF_ERROR(
-          Same({forward.inputs[input].kind, &forward.inputs[input].spec}, value, where));
-      if (!inputs.insert(input).second) return DataLoss(where, ": named twice");
-    }
-    return absl::OkStatus();
+  absl::Status Tangent(const GradientPair& pair) {
+    const std::string what = "tangent of output " + std::to_string(pair.forward);
+    ASSIGN_OR_RETURN(const Value value, Output(forward_, pair.forward, what));
+    RETURN_IF_ERROR(Fill(pair.backward, what));
+    const ProgramInput& tangent = backward_.inputs[pair.backward];
+    RETURN_IF_ERROR(Same(value, {tangent.kind, &tangent.spec}, what));
+    if (!outputs_.insert(pair.forward).second) return DataLoss(what, ": named twice");
+    if (forward_.outputs[pair.forward].requires_grad) return absl::OkStatus();
+    return DataLoss(what, ": the output requires no gradient");
+  }
+
+  absl::Status Gradient(const GradientPair& pair) {
+    const std::string what = "gradient of input " + std::to_string(pair.forward);
+    if (pair.forward >= forward_.inputs.size()) return DataLoss(what, ": no such input");
+    const ProgramInput& input = forward_.inputs[pair.forward];
+    ASSIGN_OR_RETURN(const Value value, Output(backward_, pair.backward, what));
+    RETURN_IF_ERROR(Same({input.kind, &input.spec}, value, what));
+    if (inputs_.insert(pair.forward).second) return absl::OkStatus();
+    return DataLoss(what, ": named twice");
   }
 
   // Called after all saved values and tangents: only the program can give a backward its tensors.
-  absl::Status Complete(const Derivative& derivative, const std::string& what) const {
-    const ProgramFunction& backward = program_.functions[derivative.backward];
-    for (uint32_t i = 0; i < backward.inputs.size(); ++i) {
-      const InputKind kind = backward.inputs[i].kind;
-      if (kind != InputKind::kTensor && kind != InputKind::kNumber) continue;
-      if (!filled_.contains({derivative.backward, i})) {
-        return DataLoss(what, ": input ", i, " of ", backward.name,
-                        " is neither a tangent nor saved");
-      }
+  absl::Status Complete() const {
+    for (uint32_t i = 0; i < backward_.inputs.size(); ++i) {
+      if (backward_.inputs[i].kind != InputKind::kTensor || filled_.contains(i)) continue;
+      return DataLoss("input ", i, " of ", backward_.name, " is neither a tangent nor saved");
     }
     return absl::OkStatus();
   }
 
  private:
-  // Values go only to later functions, so there is no circle.
-  absl::Status Order(uint32_t from, uint32_t to, const std::string& what) const {
-    if (to >= program_.functions.size()) return DataLoss(what, ": no function ", to);
-    if (from < to) return absl::OkStatus();
-    return DataLoss(what, ": function ", to, " is not after function ", from);
-  }
   static absl::StatusOr<Value> Output(const ProgramFunction& function, uint32_t output,
                                       const std::string& what) {
     if (output >= function.outputs.size()) {
@@ -238,7 +201,7 @@ class Crossings {
     const std::optional<Value> value = ValueOf(function, function.outputs[output]);
     if (value.has_value()) return *value;
     return DataLoss(what, ": output ", output, " of ", function.name,
-                    " is neither a tensor nor a number");
+                    " is neither a tensor nor random state");
   }
   static absl::Status Same(const Value& primal, const Value& gradient, const std::string& what) {
     if (primal.kind == InputKind::kTensor && gradient.kind == InputKind::kTensor &&
@@ -247,17 +210,19 @@ class Crossings {
     }
     return DataLoss(what, ": differs in dtype or sizes");
   }
-  absl::Status Fill(const FunctionSlot& input, const std::string& what) {
-    const ProgramFunction& function = program_.functions[input.function];
-    if (input.index >= function.inputs.size()) {
-      return DataLoss(what, ": ", function.name, " has no input ", input.index);
+  absl::Status Fill(uint32_t input, const std::string& what) {
+    if (input >= backward_.inputs.size()) {
+      return DataLoss(what, ": ", backward_.name, " has no input ", input);
     }
     if (filled_.insert(input).second) return absl::OkStatus();
-    return DataLoss(what, ": input ", input.index, " of ", function.name, " is filled twice");
+    return DataLoss(what, ": input ", input, " of ", backward_.name, " is filled twice");
   }
 
-  const Program& program_;
-  std::set<FunctionSlot> filled_;
+  const ProgramFunction& forward_;
+  const ProgramFunction& backward_;
+  std::set<uint32_t> filled_;   // inputs of the backward
+  std::set<uint32_t> outputs_;  // outputs of the forward that have tangents
+  std::set<uint32_t> inputs_;   // inputs of the forward that have gradients
 };
 
 absl::Status CheckCrossings(const Program& program) {
@@ -265,11 +230,18 @@ absl::Status CheckCrossings(const Program& program) {
   for (size_t i = 0; i < program.saved.size(); ++i) {
     RETURN_IF_ERROR(crossings.Saved(program.saved[i], "saved value " + std::to_string(i)));
   }
-  for (size_t i = 0; i < program.derivatives.size(); ++i) {
-    RETURN_IF_ERROR(crossings.Gradients(program.derivatives[i], "derivative " + std::to_string(i)));
-  }
-  for (size_t i = 0; i < program.derivatives.size(); ++i) {
-    RETURN_IF_ERROR(crossings.Complete(program.derivatives[i], "derivative " + std::to_string(i)));
+  for (const GradientPair& pair : program.tangents) RETURN_IF_ERROR(crossings.Tangent(pair));
+  for (const GradientPair& pair : program.gradients) RETURN_IF_ERROR(crossings.Gradient(pair));
+  return crossings.Complete();
+}
+
+// Nothing can take what a function without a backward would save.
+absl::Status CheckWithoutBackward(const ProgramFunction& function) {
+  for (size_t i = 0; i < function.outputs.size(); ++i) {
+    const ProgramOutput& output = function.outputs[i];
+    if (output.requires_grad || !output.returned) {
+      return DataLoss("output ", i, ": is for a backward, which there is not");
+    }
   }
   return absl::OkStatus();
 }
@@ -284,7 +256,9 @@ absl::Status ValidateProgram(const Program& program) {
       return DataLoss("constant ", i, ": ", constant.data.size(), " bytes are too few");
     }
   }
-  if (program.functions.empty()) return DataLoss("no function");
+  if (program.functions.empty() || program.functions.size() > 2) {
+    return DataLoss(program.functions.size(), " functions, not a forward and perhaps a backward");
+  }
   std::set<std::string_view> names;
   for (size_t i = 0; i < program.functions.size(); ++i) {
     const ProgramFunction& function = program.functions[i];
@@ -294,7 +268,13 @@ absl::Status ValidateProgram(const Program& program) {
     if (!names.insert(function.name).second) return DataLoss(what, ": a second ", function.name);
     RETURN_IF_ERROR_AT(CheckFunction(program, function), function.name);
   }
-  return CheckCrossings(program);
+  const ProgramFunction& last = program.functions.back();
+  RETURN_IF_ERROR_AT(CheckWithoutBackward(last), last.name);
+  if (program.functions.size() == 2) return CheckCrossings(program);
+  if (program.saved.empty() && program.tangents.empty() && program.gradients.empty()) {
+    return absl::OkStatus();
+  }
+  return DataLoss("saved values or gradients without a backward");
 }
 
 }  // namespace hpu

@@ -41,43 +41,10 @@ class Workspace {
   DeviceBlock* block_ = nullptr;
 };
 
-// Refuses programs that the format allows and that nothing here can run. (Unsupported steps are
-// refused in Prepare.) `saves` says that another function takes values that this one saves, and
-// that autograd sees its outputs.
-absl::Status CheckSupported(const ProgramFunction& function, bool saves) {
-  if (function.grad_mode != GradMode::kUnchanged) {
-    return Unimplemented("this build runs no program that changes the grad mode");
-  }
-  for (size_t i = 0; i < function.inputs.size(); ++i) {
-    const ProgramInput& input = function.inputs[i];
-    if (input.kind == ProgramInput::Kind::kNumber || input.detached) {
-      return Unimplemented("input ", i, ": this build passes no numbers or detached tensors");
-    }
-  }
-  for (size_t i = 0; i < function.outputs.size(); ++i) {
-    const ProgramOutput& output = function.outputs[i];
-    if (output.kind > ProgramOutput::Kind::kBool || !output.calls.empty()) {
-      return Unimplemented("output ", i, ": this build makes no views of outputs");
-    }
-    if (!saves && (output.requires_grad || !output.returned)) {
-      return Unimplemented("output ", i, ": is for a backward, which the program does not have");
-    }
-  }
-  return absl::OkStatus();
-}
-
-// A program is one function, or a forward function and its backward.
+// Refuses a program that the format allows and that nothing here can run. (Unsupported steps are
+// refused in Prepare.) The caller of the program gives its inputs, except for the generator's
+// state, by position.
 absl::Status CheckSupported(const Program& program) {
-  const bool training = program.functions.size() == 2 && program.derivatives.size() == 1;
-  if (program.functions.size() != 1 && !training) {
-    return Unimplemented(program.functions.size(), " functions with ", program.derivatives.size(),
-                         " derivatives: this build runs one, or a forward and its backward");
-  }
-  for (size_t i = 0; i < program.functions.size(); ++i) {
-    const bool saves = i + 1 < program.functions.size();
-    RETURN_IF_ERROR_AT(CheckSupported(program.functions[i], saves), program.functions[i].name);
-  }
-  // The caller of the program gives its inputs, except for the generator's state, by position.
   const std::vector<ProgramInput>& inputs = program.functions[0].inputs;
   const auto is_state = [](const ProgramInput& input) {
     return input.kind == ProgramInput::Kind::kSeed || input.kind == ProgramInput::Kind::kOffset;

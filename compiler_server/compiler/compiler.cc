@@ -118,7 +118,7 @@ std::vector<bool> BuffersOfEagerSteps(const ProgramFunction& function) {
   return found;
 }
 
-// Sets what the backward takes from the forward: SavedValue and Derivative of program.h.
+// Sets what the backward takes from the forward: saved values, tangents and gradients.
 void LinkFunctions(const ir::Graph& training, const PartitionedGraph& parts, Program* program) {
   ProgramFunction& forward = program->functions[0];
   for (uint32_t k = parts.returned; k < forward.outputs.size(); ++k) {
@@ -133,22 +133,20 @@ void LinkFunctions(const ir::Graph& training, const PartitionedGraph& parts, Pro
       const ProgramTensor& tensor = forward.tensors[forward.outputs[output].index];
       donated = tensor.placement == Placement::kBuffer && !eager[tensor.index];
     }
-    program->saved.push_back({{0, output}, {1, i}, donated});
+    program->saved.push_back({output, i, donated});
     // The backward draws the same random numbers as the forward.
     if (forward.outputs[output].kind != ProgramOutput::Kind::kInput) continue;
     const ProgramInput& given = forward.inputs[forward.outputs[output].index];
     if (given.kind != ProgramInput::Kind::kTensor)
       program->functions[1].inputs[i].kind = given.kind;
   }
-  Derivative& derivative = program->derivatives.emplace_back();
-  derivative.backward = 1;
   const auto first_tangent = static_cast<uint32_t>(parts.saved.size());
   for (uint32_t i = 0; i < training.tangents.size(); ++i) {
     forward.outputs[training.tangents[i].output].requires_grad = true;
-    derivative.tangents.push_back({training.tangents[i].output, first_tangent + i});
+    program->tangents.push_back({training.tangents[i].output, first_tangent + i});
   }
   for (uint32_t i = 0; i < training.gradients.size(); ++i) {
-    derivative.gradients.push_back({training.gradients[i].input, i});
+    program->gradients.push_back({training.gradients[i].input, i});
   }
 }
 

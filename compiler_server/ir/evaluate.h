@@ -27,6 +27,7 @@ void Reduce(const Node& node, Operands in, HostTensor& out);
 void Scan(const Node& node, Operands in, HostTensor& out);
 void Normalize(const Node& node, Operands in, HostTensor& out);
 void Contract(const Node& node, Operands in, std::vector<HostTensor>& out);
+void Convolution(const Node& node, Operands in, HostTensor& out);
 void Window(const Node& node, Operands in, HostTensor& out);
 // The numbers of HostTensors are doubles, so seeds and offsets must be below 2^53.
 void Random(const Node& node, Operands in, HostTensor& out);

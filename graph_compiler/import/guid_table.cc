@@ -20,7 +20,8 @@ const std::map<std::string_view, const GuidRow*>& Rows() {
     for (const auto& area :
          {ElementwiseRows, ActivationRows, ArithmeticRows, SourceRows, MovementRows, SliceRows,
           AssemblyRows, IndexingRows, ScatterRows, ReductionRows, SoftmaxRows, NormalisationRows,
-          PoolingRows, ResizeRows, ContractionRows, AttentionRows, QuantizedRows}) {
+          MaxPoolRows, AveragePoolRows, ResizeRows, ContractionRows, AttentionRows,
+          QuantizedRows}) {
       for (const GuidRow& row : area()) (*map)[row.name] = &row;
     }
     return map;

@@ -124,7 +124,7 @@ TEST(HostileProgram, OtherVersionIsUnimplemented) {
   Bytes bytes = EncodeProgram(SampleProgram());
   bytes[8] = 99;
   EXPECT_EQ(ToText(DecodeProgram(Reseal(bytes)).status()),
-            "UNIMPLEMENTED: program version 99, this build reads 3");
+            "UNIMPLEMENTED: program version 99, this build reads 4");
 }
 
 TEST(HostileProgram, NamesAreBoundedBeforeTheyAreCopied) {

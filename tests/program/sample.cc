@@ -10,7 +10,7 @@ TensorSpec Spec(DType dtype, std::vector<int64_t> sizes, std::vector<int64_t> st
 
 const TensorSpec kMatrix = Spec(DType::kF32, {2, 3}, {3, 1});
 
-ProgramInput Number(ProgramInput::Kind kind, uint64_t draws = 0) {
+ProgramInput State(ProgramInput::Kind kind, uint64_t draws = 0) {
   return {.kind = kind, .spec = Spec(DType::kI64, {}, {}), .draws = draws};
 }
 
@@ -37,16 +37,14 @@ ProgramFunction Forward() {
   forward.inputs = {{.spec = kMatrix, .mutated = true},
                     {.kind = ProgramInput::Kind::kScalar},
                     {.spec = Spec(DType::kF32, {}, {}), .on_cpu = true},
-                    Number(ProgramInput::Kind::kNumber),
-                    Number(ProgramInput::Kind::kSeed),
-                    Number(ProgramInput::Kind::kOffset, 4),
-                    {.spec = kMatrix, .detached = true}};
+                    State(ProgramInput::Kind::kSeed),
+                    State(ProgramInput::Kind::kOffset, 4)};
   forward.buffer_bytes = {64, 96};
   forward.tensors = {{Placement::kInput, 0, Spec(DType::kF32, {3, 2}, {1, 3})},
                      {Placement::kBuffer, 0, Spec(DType::kF32, {2, 3}, {3, 1}, 4)},
                      {Placement::kConstant, 0, Spec(DType::kI64, {1}, {1})},
                      {Placement::kEager, 0, kMatrix},
-                     {Placement::kInput, 5, Spec(DType::kI64, {}, {})},
+                     {Placement::kInput, 4, Spec(DType::kI64, {}, {})},
                      {Placement::kBuffer, 1, Spec(DType::kF32, {8, 3}, {3, 1})},
                      {Placement::kEager, 0, Spec(DType::kF32, {1}, {1})}};
   CollectiveStep gather{.op = CollectiveStep::Op::kAllGather,
@@ -75,7 +73,7 @@ ProgramFunction Forward() {
       WaitStep{1},
       exchange,
       WaitStep{4},
-      CallbackStep{"log_loss", {{TensorArgument{5}}, {std::string("loss")}}, {6}},
+      EagerStep{"aten::flatten", "", {{TensorArgument{5}}}, {6}, "no recipe kernel"},
       reduce,
       WaitStep{7},
   };
@@ -86,19 +84,16 @@ ProgramFunction Forward() {
       {.kind = Kind::kInputView,
        .index = 0,
        .view = Spec(DType::kF32, {3}, {1}, 3),
-       .form = AliasForm::kDetached,
-       .calls = {{"aten::select", "int", {{int64_t{0}}, {int64_t{1}}}}}},
-      {.kind = Kind::kOutputView, .index = 0, .view = Spec(DType::kF32, {3}, {1}, 4)},
+       .form = AliasForm::kDetached},
       {.kind = Kind::kNone},
       {.kind = Kind::kInt, .int_value = 7},
       {.kind = Kind::kBool, .int_value = 1},
       {.kind = Kind::kFloat, .float_value = 1.5},
       {.kind = Kind::kTensor, .index = 3, .returned = false},
-      {.kind = Kind::kInput, .index = 5, .returned = false},
+      {.kind = Kind::kInput, .index = 4, .returned = false},
   };
-  forward.grad_mode = GradMode::kOff;
   forward.node_count = 4;
-  forward.eager_node_count = 1;
+  forward.eager_node_count = 2;
   return forward;
 }
 
@@ -107,7 +102,7 @@ ProgramFunction Backward() {
   backward.name = "backward";
   backward.inputs = {{.spec = kMatrix},
                      {.spec = Spec(DType::kF32, {2, 3}, {0, 0})},
-                     Number(ProgramInput::Kind::kOffset)};
+                     State(ProgramInput::Kind::kOffset)};
   backward.buffer_bytes = {24};
   backward.tensors = {{Placement::kInput, 0, kMatrix},
                       {Placement::kInput, 1, Spec(DType::kF32, {2, 3}, {0, 0})},
@@ -124,8 +119,9 @@ ProgramFunction Backward() {
 Program SampleProgram() {
   Program program;
   program.functions = {Forward(), Backward()};
-  program.saved = {{{0, 8}, {1, 0}, true}, {{0, 9}, {1, 2}, false}};
-  program.derivatives = {{0, 1, {{0, 1}}, {{0, 0}}}};
+  program.saved = {{7, 0, true}, {8, 2, false}};
+  program.tangents = {{0, 1}};
+  program.gradients = {{0, 0}};
   program.constants.push_back({Spec(DType::kI64, {1}, {1}), Bytes(8, 1)});
   program.recipes = {{Sha256({}), 100}, {Sha256(Bytes(1)), 200}};
   program.deterministic = true;

@@ -49,7 +49,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "forward: tensor 2: reaches past constant 0"},
         BadCase{"PastNumber",
                 [](Program& p) { p.functions[0].tensors[4].spec = {DType::kI64, {2}, {1}, 0}; },
-                "forward: tensor 4: reaches past input 5"},
+                "forward: tensor 4: reaches past input 4"},
         BadCase{"SizeOverflow",
                 [](Program& p) {
                   p.functions[0].tensors[1].spec.strides[0] = INT64_MAX / 2 + 9;
@@ -66,8 +66,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"RankMismatch",
                 [](Program& p) { p.functions[0].tensors[1].spec.strides.pop_back(); },
                 "forward: tensor 1: 2 sizes but 1 strides"},
-        BadCase{"NoSuchInput", [](Program& p) { p.functions[0].tensors[0].index = 7; },
-                "forward: tensor 0: input 7 is not a tensor input"},
+        BadCase{"NoSuchInput", [](Program& p) { p.functions[0].tensors[0].index = 5; },
+                "forward: tensor 0: input 5 is not a tensor input"},
         BadCase{"NoSuchBuffer", [](Program& p) { p.functions[0].tensors[1].index = 2; },
                 "forward: tensor 1: no buffer 2"},
         BadCase{"NoSuchConstant", [](Program& p) { p.functions[0].tensors[2].index = 1; },
@@ -82,44 +82,35 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"WrittenOnTheCpu", [](Program& p) { p.functions[0].inputs[0].on_cpu = true; },
                 "forward: input 0: lies on the CPU and is written"},
         BadCase{"MutatedNumber", [](Program& p) { p.functions[0].inputs[3].mutated = true; },
-                "forward: input 3: a number that is mutated, on the CPU or detached"},
-        BadCase{"NumberWithSizes",
+                "forward: input 3: a number that is mutated or on the CPU"},
+        BadCase{"SeedWithSizes",
                 [](Program& p) { p.functions[0].inputs[3].spec = {DType::kI64, {2}, {1}, 0}; },
-                "forward: input 3: a number of rank 1"},
+                "forward: input 3: random state of rank 1"},
         BadCase{"SeedThatIsNoInteger",
-                [](Program& p) { p.functions[0].inputs[4].spec.dtype = DType::kF32; },
-                "forward: input 4: random state that is not i64"},
+                [](Program& p) { p.functions[0].inputs[3].spec.dtype = DType::kF32; },
+                "forward: input 3: random state that is not i64"},
         BadCase{"UnknownInputKind",
-                [](Program& p) { p.functions[0].inputs[4].kind = static_cast<InputKind>(5); },
-                "forward: input 4: unknown kind"},
+                [](Program& p) { p.functions[0].inputs[3].kind = static_cast<InputKind>(4); },
+                "forward: input 3: unknown kind"},
         BadCase{"UnknownPlacement",
                 [](Program& p) { p.functions[0].tensors[6].placement = static_cast<Placement>(4); },
                 "forward: tensor 6: unknown placement"},
         BadCase{"UnknownOutputKind",
                 [](Program& p) {
-                  p.functions[0].outputs[4].kind = static_cast<ProgramOutput::Kind>(8);
+                  p.functions[0].outputs[3].kind = static_cast<ProgramOutput::Kind>(7);
                 },
-                "forward: output 4: unknown kind"},
-        BadCase{"UnknownGradMode",
-                [](Program& p) { p.functions[0].grad_mode = static_cast<GradMode>(3); },
-                "forward: unknown grad mode"},
+                "forward: output 3: unknown kind"},
         BadCase{"OutputPastEnd", [](Program& p) { p.functions[0].outputs[0].index = 9; },
                 "forward: output 0: no tensor 9"},
-        BadCase{"OutputOfNoInput", [](Program& p) { p.functions[0].outputs[1].index = 7; },
-                "forward: output 1: no input 7"},
+        BadCase{"OutputOfNoInput", [](Program& p) { p.functions[0].outputs[1].index = 5; },
+                "forward: output 1: no input 5"},
         BadCase{"ViewOfNoInput", [](Program& p) { p.functions[0].outputs[2].index = 9; },
                 "forward: output 2: no tensor input 9"},
         BadCase{"ViewThatIsTheInput",
                 [](Program& p) { p.functions[0].outputs[2].form = AliasForm::kSame; },
                 "forward: output 2: a view of form \"same\""},
         BadCase{"ViewOfANumber", [](Program& p) { p.functions[0].outputs[2].index = 3; },
-                "forward: output 2: no tensor input 3"},
-        BadCase{"ViewOfALaterOutput", [](Program& p) { p.functions[0].outputs[3].index = 8; },
-                "forward: output 3: views output 8, which is not a tensor before it"},
-        BadCase{
-            "ViewCallWithATensor",
-            [](Program& p) { p.functions[0].outputs[2].calls[0].args[0] = {TensorArgument{0}}; },
-            "forward: output 2: argument names tensor 0 of 0"}),
+                "forward: output 2: no tensor input 3"}),
     CaseName);
 
 INSTANTIATE_TEST_SUITE_P(
@@ -155,17 +146,14 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"UsedBeforeMade",
                 [](Program& p) { StepOf<EagerStep>(p, 2).args[0] = {TensorArgument{6}}; },
                 "forward: step 2: tensor 6 is used before it is made"},
-        BadCase{"MadeTwice", [](Program& p) { StepOf<CallbackStep>(p, 6).outputs[0] = 3; },
+        BadCase{"MadeTwice", [](Program& p) { StepOf<EagerStep>(p, 6).outputs[0] = 3; },
                 "forward: step 6: tensor 3 is made a second time"},
         BadCase{"OutputThatNobodyMakes",
                 [](Program& p) {
                   p.functions[0].steps.resize(2);
                   p.functions[0].steps.push_back(WaitStep{1});
                 },
-                "forward: output 8: no step makes tensor 3"},
-        BadCase{"LongCallbackName",
-                [](Program& p) { StepOf<CallbackStep>(p, 6).function.assign(257, 'x'); },
-                "forward: step 6: name of 257 bytes, at most 256"}),
+                "forward: output 7: no step makes tensor 3"}),
     CaseName);
 
 INSTANTIATE_TEST_SUITE_P(
@@ -223,76 +211,79 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Functions, BadProgram,
     ::testing::Values(
-        BadCase{"None", [](Program& p) { p.functions.clear(); }, "no function"},
+        BadCase{"None", [](Program& p) { p.functions.clear(); },
+                "0 functions, not a forward and perhaps a backward"},
+        BadCase{"Three", [](Program& p) { p.functions.push_back(p.functions[1]); },
+                "3 functions, not a forward and perhaps a backward"},
         BadCase{"NoName", [](Program& p) { p.functions[1].name.clear(); }, "function 1: no name"},
         BadCase{"SameName", [](Program& p) { p.functions[1].name = "forward"; },
                 "function 1: a second forward"},
         BadCase{"LongName", [](Program& p) { p.functions[1].name.assign(257, 'x'); },
                 "function 1: name of 257 bytes, at most 256"},
-        BadCase{"SavedOutputPastEnd", [](Program& p) { p.saved[0].output.index = 10; },
-                "saved value 0: forward has no output 10"},
-        BadCase{"SavedFunctionPastEnd", [](Program& p) { p.saved[0].input.function = 2; },
-                "saved value 0: no function 2"},
-        BadCase{"SavedInputPastEnd", [](Program& p) { p.saved[0].input.index = 3; },
+        BadCase{"SavedByTheBackward",
+                [](Program& p) { p.functions[1].outputs[0].returned = false; },
+                "backward: output 0: is for a backward, which there is not"},
+        BadCase{"DifferentiableBackward",
+                [](Program& p) { p.functions[1].outputs[0].requires_grad = true; },
+                "backward: output 0: is for a backward, which there is not"},
+        BadCase{"SavedWithoutABackward",
+                [](Program& p) {
+                  p.functions.pop_back();
+                  for (ProgramOutput& output : p.functions[0].outputs) {
+                    output.returned = true;
+                    output.requires_grad = false;
+                  }
+                },
+                "saved values or gradients without a backward"},
+        BadCase{"SavedOutputPastEnd", [](Program& p) { p.saved[0].output = 9; },
+                "saved value 0: forward has no output 9"},
+        BadCase{"SavedInputPastEnd", [](Program& p) { p.saved[0].input = 3; },
                 "saved value 0: backward has no input 3"},
-        BadCase{"SavedForItself", [](Program& p) { p.saved[0].input.function = 0; },
-                "saved value 0: function 0 is not after function 0"},
-        BadCase{
-            "SavedForAnEarlierOne",
-            [](Program& p) { std::swap(p.saved[0].input.function, p.saved[0].output.function); },
-            "saved value 0: function 0 is not after function 1"},
         BadCase{"SavedOtherType",
                 [](Program& p) { p.functions[1].inputs[0].spec.dtype = DType::kI32; },
-                "saved value 0: output 8 of forward is not what input 0 of backward takes"},
+                "saved value 0: output 7 of forward is not what input 0 of backward takes"},
         BadCase{"SavedOtherStrides",
                 [](Program& p) { p.functions[1].inputs[0].spec.strides = {1, 2}; },
-                "saved value 0: output 8 of forward is not what input 0 of backward takes"},
+                "saved value 0: output 7 of forward is not what input 0 of backward takes"},
         BadCase{"SavedOtherKind",
                 [](Program& p) { p.functions[1].inputs[2].kind = InputKind::kSeed; },
-                "saved value 1: output 9 of forward is not what input 2 of backward takes"},
-        BadCase{"SavedNone", [](Program& p) { p.saved[0].output.index = 4; },
-                "saved value 0: output 4 of forward is neither a tensor nor a number"},
+                "saved value 1: output 8 of forward is not what input 2 of backward takes"},
+        BadCase{"SavedNone", [](Program& p) { p.saved[0].output = 3; },
+                "saved value 0: output 3 of forward is neither a tensor nor random state"},
         BadCase{"FilledTwice", [](Program& p) { p.saved.push_back(p.saved[0]); },
                 "saved value 2: input 0 of backward is filled twice"},
         BadCase{"NeitherTangentNorSaved", [](Program& p) { p.saved.erase(p.saved.begin()); },
-                "derivative 0: input 0 of backward is neither a tangent nor saved"},
-        BadCase{"TangentOfSavedInput",
-                [](Program& p) { p.derivatives[0].tangents[0].backward = 0; },
-                "derivative 0, tangent of output 0: input 0 of backward is filled twice"},
+                "input 0 of backward is neither a tangent nor saved"},
+        BadCase{"TangentOfSavedInput", [](Program& p) { p.tangents[0].backward = 0; },
+                "tangent of output 0: input 0 of backward is filled twice"},
         BadCase{"TangentWithoutGrad",
                 [](Program& p) { p.functions[0].outputs[0].requires_grad = false; },
-                "derivative 0, tangent of output 0: the output requires no gradient"},
+                "tangent of output 0: the output requires no gradient"},
         BadCase{"TangentTwice",
                 [](Program& p) {
                   p.functions[1].inputs.push_back(p.functions[1].inputs[1]);
-                  p.derivatives[0].tangents.push_back({0, 3});
+                  p.tangents.push_back({0, 3});
                 },
-                "derivative 0, tangent of output 0: named twice"},
+                "tangent of output 0: named twice"},
         BadCase{"TangentOfOtherSize",
                 [](Program& p) { p.functions[1].inputs[1].spec.sizes = {3, 2}; },
-                "derivative 0, tangent of output 0: differs in dtype or sizes"},
-        BadCase{"GradientOfNoInput", [](Program& p) { p.derivatives[0].gradients[0].forward = 7; },
-                "derivative 0, gradient of input 7: no such input"},
-        BadCase{"GradientOfANumber", [](Program& p) { p.derivatives[0].gradients[0].forward = 3; },
-                "derivative 0, gradient of input 3: differs in dtype or sizes"},
-        BadCase{"GradientIsNone", [](Program& p) { p.derivatives[0].gradients[0].backward = 1; },
-                "derivative 0, gradient of input 0: output 1 of backward is neither a tensor nor a "
-                "number"},
-        BadCase{
-            "GradientTwice",
-            [](Program& p) { p.derivatives[0].gradients.push_back(p.derivatives[0].gradients[0]); },
-            "derivative 0, gradient of input 0: named twice"},
-        BadCase{"DerivativeOfALaterOne",
-                [](Program& p) { std::swap(p.derivatives[0].forward, p.derivatives[0].backward); },
-                "derivative 0: function 0 is not after function 1"}),
+                "tangent of output 0: differs in dtype or sizes"},
+        BadCase{"GradientOfNoInput", [](Program& p) { p.gradients[0].forward = 5; },
+                "gradient of input 5: no such input"},
+        BadCase{"GradientOfANumber", [](Program& p) { p.gradients[0].forward = 3; },
+                "gradient of input 3: differs in dtype or sizes"},
+        BadCase{"GradientIsNone", [](Program& p) { p.gradients[0].backward = 1; },
+                "gradient of input 0: output 1 of backward is neither a tensor nor random state"},
+        BadCase{"GradientTwice", [](Program& p) { p.gradients.push_back(p.gradients[0]); },
+                "gradient of input 0: named twice"}),
     CaseName);
 
 // Only the draws of an offset are in the bytes.
 TEST(BadPrograms, OnlyOffsetsDraw) {
   Program program = testing::SampleProgram();
-  program.functions[0].inputs[4].draws = 1;
+  program.functions[0].inputs[3].draws = 1;
   EXPECT_EQ(ToText(ValidateProgram(program)),
-            "DATA_LOSS: forward: input 4: draws random numbers, but is not an offset");
+            "DATA_LOSS: forward: input 3: draws random numbers, but is not an offset");
 }
 
 TEST(GoodProgram, CollectivesOfEveryKind) {

@@ -66,7 +66,7 @@ class Program:
     function: str = "forward"
 
     def encode(self) -> bytes:
-        out = b"HPUPROG\0" + struct.pack("<I", 3)
+        out = b"HPUPROG\0" + struct.pack("<I", 4)
         out += count(self.recipes)
         for recipe in self.recipes:
             out += hashlib.sha256(recipe).digest() + struct.pack("<Q", len(recipe))
@@ -74,14 +74,14 @@ class Program:
         for spec, data in self.constants:
             out += spec.encode() + struct.pack("<Q", len(data)) + data
         out += struct.pack("<I", 1) + self.encode_function()
-        out += struct.pack("<IIB", 0, 0, 0)  # saved values, derivatives, deterministic
+        out += struct.pack("<IIIB", 0, 0, 0, 0)  # saved values, tangents, gradients, deterministic
         return out + hashlib.sha256(out).digest()
 
     def encode_function(self) -> bytes:
         out = text(self.function) + count(self.inputs)
         for spec, mutated, on_cpu in self.inputs:
             out += struct.pack("<B", spec is None) + (b"" if spec is None else spec.encode())
-            out += struct.pack("<BBB", mutated, on_cpu, 0)
+            out += struct.pack("<BB", mutated, on_cpu)
         out += vector("Q", self.buffers)
         out += count(self.tensors)
         for placement, index, spec in self.tensors:
@@ -92,7 +92,7 @@ class Program:
         out += count(self.outputs)
         for output in self.outputs:
             out += encode_output(*output)
-        return out + struct.pack("<BII", 0, len(self.steps), 0)
+        return out + struct.pack("<II", len(self.steps), 0)
 
 
 def contiguous(sizes: tuple[int, ...]) -> tuple[int, ...]:
@@ -121,7 +121,7 @@ def encode_output(kind: int, index: int, value: Any = None) -> bytes:
     if kind in (TENSOR, AS_INPUT, INPUT_VIEW):
         out += struct.pack("<I", index)
     if kind == INPUT_VIEW:
-        out += value.encode() + struct.pack("<BI", VIEW, 0)
+        out += value.encode() + struct.pack("<B", VIEW)
     if kind in (INT, BOOL):
         out += struct.pack("<q", int(value))
     if kind == FLOAT:

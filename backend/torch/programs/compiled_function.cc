@@ -1,6 +1,5 @@
 #include "backend/torch/programs/compiled_function.h"
 
-#include <ATen/EmptyTensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/forward_grad.h>
@@ -21,40 +20,6 @@ namespace {
 
 using runtime::DeviceBlock;
 
-// The keys of tensors that are more than memory: their bytes are not their values.
-constexpr c10::DispatchKeySet kNotPlain({c10::DispatchKey::Python, c10::DispatchKey::Conjugate,
-                                         c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor,
-                                         c10::DispatchKey::FuncTorchBatched,
-                                         c10::DispatchKey::Functionalize});
-
-// Names the kind of a tensor whose memory does not hold its elements directly; null for a plain
-// one.
-const char* KindOf(const at::Tensor& tensor) {
-  struct Row {
-    c10::DispatchKey key;
-    const char* name;
-  };
-  static constexpr Row kRows[] = {
-      {c10::DispatchKey::FuncTorchBatched, "a batched tensor of vmap"},
-      {c10::DispatchKey::Functionalize, "a functional wrapper"},
-      {c10::DispatchKey::Python, "a tensor subclass, or one under a dispatch mode"},
-      {c10::DispatchKey::ZeroTensor, "a zero tensor without memory"},
-      {c10::DispatchKey::Conjugate,
-       "one whose conjugate is not yet taken (resolve_conj() takes it)"},
-      {c10::DispatchKey::Negative, "one that is not yet negated (resolve_neg() negates it)"},
-  };
-  for (const Row& row : kRows) {
-    if (tensor.key_set().has(row.key)) return row.name;
-  }
-  return tensor.layout() == at::kStrided ? nullptr : "one of another layout than strided";
-}
-
-at::ScalarType TypeOf(DType dtype, const std::string& program) {
-  const auto type = ToScalarType(dtype);
-  if (!type.has_value()) Throw(InvalidArgument("program ", program, ": invalid dtype"));
-  return *type;
-}
-
 at::Tensor Over(c10::Storage storage, const TensorSpec& spec) {
   at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
       std::move(storage), c10::DispatchKeySet(c10::DispatchKey::HPU),
@@ -70,15 +35,6 @@ std::string LabelOf(const Step& step, const Program& program) {
   return launch == nullptr
              ? "hpu::eager_step"
              : "hpu::launch " + ToHex(program.recipes[launch->recipe].digest).substr(0, 8);
-}
-
-// Strides of dimensions with one element have no meaning, and neither do any strides of an empty
-// tensor.
-bool StridesFit(at::IntArrayRef sizes, at::IntArrayRef given, at::IntArrayRef wanted) {
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    if (given[i] != wanted[i] && sizes[i] > 1) return false;
-  }
-  return true;
 }
 
 runtime::Stream& StreamOfCall() {
@@ -124,14 +80,14 @@ CompiledFunction::CompiledFunction(std::unique_ptr<runtime::ProgramExecutor> exe
     : executor_(std::move(executor)), label_("hpu::program " + executor_->name()) {
   const ProgramFunction& function = executor_->function();
   for (uint32_t i = 0; i < function.inputs.size(); ++i) {
-    inputs_.push_back(PrepareInput(i));
+    inputs_.emplace_back(function.inputs[i], name());
     if (inputs_.back().mutated) mutated_.push_back(i);
     if (inputs_.back().is_state) {
       state_inputs_.push_back(i);
       draws_ += function.inputs[i].draws;
     }
   }
-  for (const ProgramTensor& tensor : function.tensors) TypeOf(tensor.spec.dtype, name());
+  for (const ProgramTensor& tensor : function.tensors) ScalarTypeOf(tensor.spec.dtype, name());
   for (const ProgramOutput& output : function.outputs) {
     constant_outputs_.push_back(PrepareOutput(output));
   }
@@ -143,24 +99,6 @@ CompiledFunction::CompiledFunction(std::unique_ptr<runtime::ProgramExecutor> exe
     step_labels_.push_back(LabelOf(step, program()));
   }
   donated_.resize(function.steps.size());
-}
-
-CompiledFunction::Input CompiledFunction::PrepareInput(size_t index) const {
-  const ProgramInput& given = function().inputs[index];
-  Input input;
-  input.is_tensor = given.kind == ProgramInput::Kind::kTensor;
-  input.is_state =
-      given.kind == ProgramInput::Kind::kSeed || given.kind == ProgramInput::Kind::kOffset;
-  if (!input.is_tensor) return input;
-  input.on_cpu = given.on_cpu;
-  input.mutated = given.mutated;
-  input.dtype = TypeOf(given.spec.dtype, name());
-  input.sizes = given.spec.sizes;
-  input.strides = given.spec.strides;
-  input.numel = c10::multiply_integers(given.spec.sizes);
-  input.bytes =
-      at::detail::computeStorageNbytes(input.sizes, input.strides, c10::elementSize(input.dtype));
-  return input;
 }
 
 PyObject* CompiledFunction::PrepareOutput(const ProgramOutput& output) const {
@@ -182,40 +120,6 @@ PyObject* CompiledFunction::PrepareOutput(const ProgramOutput& output) const {
     default:
       return nullptr;
   }
-}
-
-bool CompiledFunction::Fits(const at::Tensor& tensor, const Input& input) const {
-  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-  const c10::DeviceType device = input.on_cpu ? c10::DeviceType::CPU : c10::DeviceType::HPU;
-  return impl.device_type() == device && c10::typeMetaToScalarType(impl.dtype()) == input.dtype &&
-         !impl.key_set().has_any(kNotPlain) && impl.sizes() == at::IntArrayRef(input.sizes) &&
-         (input.numel == 0 || StridesFit(input.sizes, impl.strides(), input.strides));
-}
-
-// The message names only the properties that differ.
-void CompiledFunction::Misfit(const at::Tensor& tensor, size_t index) const {
-  const Input& input = inputs_[index];
-  const char* device = input.on_cpu ? "cpu" : "hpu";
-  std::vector<std::string> differences;
-  const auto differ = [&](bool differs, const auto&... parts) {
-    if (differs) differences.push_back(c10::str(parts...));
-  };
-  const char* kind = KindOf(tensor);
-  differ(kind != nullptr, "it must be a plain tensor; given: ", kind == nullptr ? "" : kind);
-  differ(c10::DeviceTypeName(tensor.device().type(), true) != device, "it must be on ", device,
-         "; given: ", tensor.device());
-  differ(tensor.scalar_type() != input.dtype, "it must have elements of ",
-         c10::toString(input.dtype), "; given: ", c10::toString(tensor.scalar_type()));
-  if (kind == nullptr) {
-    const bool sized = tensor.sizes() == at::IntArrayRef(input.sizes);
-    differ(!sized, "it must have sizes ", at::IntArrayRef(input.sizes),
-           "; given: ", tensor.sizes());
-    differ(sized && input.numel != 0 && !StridesFit(input.sizes, tensor.strides(), input.strides),
-           "it must have strides ", at::IntArrayRef(input.strides), "; given: ", tensor.strides());
-  }
-  TORCH_CHECK_VALUE(false, "program ", name(), ": input ", index,
-                    " does not fit: ", c10::Join(", ", differences));
-  __builtin_unreachable();
 }
 
 const at::Tensor* CompiledFunction::TensorArgument(PyObject* argument, size_t index) const {
@@ -247,11 +151,13 @@ void CompiledFunction::CheckCount(size_t count) const {
 }
 
 void CompiledFunction::BindInput(Frame& frame, size_t index, const at::Tensor* given) const {
-  const Input& input = inputs_[index];
+  const InputForm& input = inputs_[index];
   frame.inputs[index] = given;
   if (!input.is_tensor) return;
   const at::Tensor& tensor = *given;
-  if (!Fits(tensor, input)) Misfit(tensor, index);
+  if (!input.Fits(tensor)) {
+    input.RaiseMisfit(tensor, c10::str("program ", name(), ": input ", index));
+  }
   uint64_t& slot = frame.slots[executor_->InputSlot(static_cast<uint32_t>(index))];
   if (input.on_cpu && input.bytes > 0) {
     DeviceBlock* block =

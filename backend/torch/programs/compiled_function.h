@@ -15,6 +15,7 @@
 #include "backend/runtime/program_executor.h"
 #include "backend/torch/device/generator.h"
 #include "backend/torch/programs/eager_step.h"
+#include "backend/torch/programs/input_form.h"
 
 namespace hpu::torch_backend {
 
@@ -59,26 +60,11 @@ class CompiledFunction {
   bool mutates_inputs() const { return !mutated_.empty(); }
 
  private:
-  struct Input {
-    bool is_tensor = false;
-    // State of the generator: a 0-d tensor of the function's own, or a saved one.
-    bool is_state = false;
-    bool on_cpu = false;
-    bool mutated = false;
-    at::ScalarType dtype = at::kFloat;
-    at::DimVector sizes;
-    at::DimVector strides;
-    int64_t numel = 0;
-    uint64_t bytes = 0;  // from the first element to the end of the last
-  };
   struct Frame;  // the state of one call
 
-  Input PrepareInput(size_t index) const;
   PyObject* PrepareOutput(const ProgramOutput& output) const;
   void BindInput(Frame& frame, size_t index, const at::Tensor* tensor) const;
   void BindRandomState(Frame& frame) const;
-  bool Fits(const at::Tensor& tensor, const Input& input) const;
-  [[noreturn]] void Misfit(const at::Tensor& tensor, size_t index) const;
   void CheckOverlap(const Frame& frame) const;
   void AllocateBuffers(Frame& frame, size_t step) const;
   void GiveBackInputs(const Frame& frame, size_t step) const;
@@ -94,7 +80,7 @@ class CompiledFunction {
   const std::unique_ptr<runtime::ProgramExecutor> executor_;
   const std::string label_;               // the name in torch.profiler
   std::vector<std::string> step_labels_;  // per step
-  std::vector<Input> inputs_;
+  std::vector<InputForm> inputs_;
   std::vector<uint32_t> state_inputs_;          // inputs that hold the generator's state
   uint64_t draws_ = 0;                          // counters that a call takes from the generator
   std::vector<uint32_t> mutated_;               // inputs that some step writes

@@ -81,7 +81,7 @@ CompiledProgram::CompiledProgram(std::vector<std::unique_ptr<runtime::ProgramExe
   }
   if (!has_backward()) return;
   gradient_of_input_.assign(forward().function().inputs.size(), -1);
-  for (const Derivative::Pair& pair : program().derivatives[0].gradients) {
+  for (const GradientPair& pair : program().gradients) {
     gradient_of_input_[pair.forward] = pair.backward;
   }
   const std::vector<ProgramInput>& inputs = forward().function().inputs;
@@ -99,12 +99,12 @@ CompiledProgram::CompiledProgram(std::vector<std::unique_ptr<runtime::ProgramExe
     }
     ++returned_count_;
   }
-  for (const Derivative::Pair& pair : program().derivatives[0].tangents) {
+  for (const GradientPair& pair : program().tangents) {
     place_of_tangent_.push_back(place[pair.forward]);
   }
   std::vector<uint32_t> donated;
   for (const SavedValue& value : program().saved) {
-    if (value.donated) donated.push_back(value.input.index);
+    if (value.donated) donated.push_back(value.input);
   }
   backward().Donate(donated);
 }
@@ -143,7 +143,7 @@ struct CompiledProgram::Gradients : torch::autograd::Function<Gradients> {
     call->NoteForward(drawn);
     variable_list saved(program->backward().function().inputs.size());
     for (const SavedValue& value : program->program().saved) {
-      saved[value.input.index] = outputs[value.output.index];
+      saved[value.input] = outputs[value.output];
     }
     variable_list not_differentiable;
     for (const uint32_t i : program->node_outputs_) {
@@ -215,7 +215,7 @@ struct CompiledProgram::Gradients : torch::autograd::Function<Gradients> {
 variable_list CompiledProgram::RunBackward(variable_list saved, const variable_list& tangents,
                                            bool donated) {
   const std::vector<ProgramInput>& inputs = backward().function().inputs;
-  const std::vector<Derivative::Pair>& pairs = program().derivatives[0].tangents;
+  const std::vector<GradientPair>& pairs = program().tangents;
   for (size_t i = 0; i < pairs.size(); ++i) {
     const uint32_t input = pairs[i].backward;
     saved[input] = AsTangent(tangents[place_of_tangent_[i]], inputs[input].spec);

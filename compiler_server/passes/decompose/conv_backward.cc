@@ -69,18 +69,9 @@ Value* WithHeight(Call& call, Value* x) {
   return call.b.Reshape(x, sizes);
 }
 
-// convolution_backward(grad, x, weight, bias_sizes, stride, padding, dilation, transposed,
-// output_padding, groups, output_mask)
-void ConvolutionBackward(Call& call) {
-  Value* gradient = call.Tensor("grad_output");
-  Value* x = call.Tensor("input");
-  Value* weight = call.Tensor("weight");
-  const int64_t spatial = x->type.rank() - 2;
-  const std::vector<bool> wanted = call.Bools("output_mask");
-  if (spatial < 1 || spatial > 3 || wanted.size() != 3 || x->type.elements() == 0 ||
-      gradient->type.elements() == 0) {
-    return call.Refuse("gradient of a convolution of ", ToText(x->type));
-  }
+// Returns the window of a convolution of one, two or three dimensions; one dimension gets a height
+// of 1.
+ConvWindow TakeWindow(Call& call, int64_t spatial) {
   ConvWindow window;
   window.stride = PerDimension(call, call.Ints("stride"), spatial);
   window.pads = BothSides(PerDimension(call, call.Ints("padding"), spatial));
@@ -91,51 +82,97 @@ void ConvolutionBackward(Call& call) {
     window.pads.insert(window.pads.begin(), {0, 0});
     window.dilation.insert(window.dilation.begin(), 1);
   }
-  if (call.refused()) return;
-  const bool transposed = call.Bool("transposed");
-  const bool volume = spatial == 3;
-  const DepthWindow depth = volume ? TakeDepth(window, weight->type.sizes[2]) : DepthWindow{};
+  return window;
+}
+
+// The operands of a call, and the two-dimensional convolution that has its gradients.
+struct Backward {
+  Value* x = nullptr;
+  Value* gradient = nullptr;
+  bool volume = false;
+  // In a transposed convolution the window slides over the result, and the input's gradient is a
+  // convolution.
+  bool transposed = false;
+  DepthWindow depth = {};  // of a volume
+  Conv conv;
+  // The gradient of the result in the form of `conv`.
+  Value* gradients() const { return transposed ? conv.image : conv.result; }
+};
+
+Backward TakeBackward(Call& call, ConvWindow window) {
+  Backward back;
+  back.x = call.Tensor("input");
+  back.gradient = call.Tensor("grad_output");
+  back.volume = back.x->type.rank() == 5;
+  back.transposed = call.Bool("transposed");
+  Value* weight = call.Tensor("weight");
+  if (back.volume) back.depth = TakeDepth(window, weight->type.sizes[2]);
   // For volumes, the side that the window slides over gets the depths that one window covers as
   // additional channels.
   const auto last = [&](Value* value, bool slid_over) {
     value = WithHeight(call, value);
     value = call.b.Permute(value, ChannelsLast(value->type.rank()));
-    if (!volume) return value;
-    return slid_over ? DepthToChannels(call, value, depth) : Images(call, value);
+    if (!back.volume) return value;
+    return slid_over ? DepthToChannels(call, value, back.depth) : Images(call, value);
   };
-  Value* images = last(x, !transposed);
-  Value* gradients = last(gradient, transposed);
-  Value* flat_weight =
-      volume ? PlaneWeight(call, weight) : call.b.Permute(WithHeight(call, weight), WeightPerm(4));
-  Conv conv{window, images, gradients, flat_weight};
-  // In a transposed convolution the window slides over the result, and the input's gradient is a
-  // convolution.
-  if (transposed) std::swap(conv.image, conv.result);
+  Value* images = last(back.x, !back.transposed);
+  Value* gradients = last(back.gradient, back.transposed);
+  Value* flat_weight = back.volume ? PlaneWeight(call, weight)
+                                   : call.b.Permute(WithHeight(call, weight), WeightPerm(4));
+  back.conv = {window, images, gradients, flat_weight};
+  if (back.transposed) std::swap(back.conv.image, back.conv.result);
+  return back;
+}
+
+// These return the call's results; they may refuse the call.
+Value* InputResult(Call& call, const Backward& back) {
+  const Conv& conv = back.conv;
+  Value* y = back.transposed
+                 ? call.b.Emit(OpKind::kConv, {conv.image, conv.weight}, WindowAttrs(conv.window))
+                 : InputGradient(call, conv);
+  if (call.refused()) return nullptr;
+  if (back.volume) {
+    Dims sizes;
+    for (int64_t dim : ChannelsLast(5)) sizes.push_back(back.x->type.sizes[dim]);
+    y = back.transposed ? Volumes(call, y, sizes[0]) : ChannelsToDepth(call, y, back.depth, sizes);
+  }
+  y = call.b.Permute(y, ChannelsFirst(y->type.rank()));
+  return call.b.Reshape(y, call.type(0).sizes);
+}
+
+Value* WeightResult(Call& call, const Backward& back) {
+  Value* y = WeightGradient(call, back.conv);
+  if (call.refused()) return nullptr;
+  y = back.volume ? VolumeWeight(call, y, call.type(1).sizes) : call.b.Permute(y, {3, 2, 0, 1});
+  return call.b.Reshape(y, call.type(1).sizes);
+}
+
+Value* BiasResult(Call& call, const Backward& back) {
+  const bool unfolded = back.volume && back.transposed;
+  Value* plain =
+      unfolded ? Images(call, call.b.Permute(back.gradient, ChannelsLast(5))) : back.gradients();
+  return Declared(call, 2, Sum(In(call, plain), {0, 1, 2}, false));
+}
+
+// convolution_backward(grad, x, weight, bias_sizes, stride, padding, dilation, transposed,
+// output_padding, groups, output_mask)
+void ConvolutionBackward(Call& call) {
+  const TensorType& type = call.Tensor("input")->type;
+  const int64_t spatial = type.rank() - 2;
+  const std::vector<bool> wanted = call.Bools("output_mask");
+  if (spatial < 1 || spatial > 3 || wanted.size() != 3 || type.elements() == 0 ||
+      call.Tensor("grad_output")->type.elements() == 0) {
+    return call.Refuse("gradient of a convolution of ", ToText(type));
+  }
+  const ConvWindow window = TakeWindow(call, spatial);
+  if (call.refused()) return;
+  const Backward back = TakeBackward(call, window);
   std::vector<Value*> results(3);
-  if (wanted[0] && call.used(0)) {
-    Value* y = transposed
-                   ? call.b.Emit(OpKind::kConv, {gradients, conv.weight}, WindowAttrs(window))
-                   : InputGradient(call, conv);
-    if (call.refused()) return;
-    if (volume) {
-      Dims sizes;
-      for (int64_t dim : ChannelsLast(5)) sizes.push_back(x->type.sizes[dim]);
-      y = transposed ? Volumes(call, y, sizes[0]) : ChannelsToDepth(call, y, depth, sizes);
-    }
-    y = call.b.Permute(y, ChannelsFirst(y->type.rank()));
-    results[0] = call.b.Reshape(y, call.type(0).sizes);
-  }
-  if (wanted[1] && call.used(1)) {
-    Value* y = WeightGradient(call, conv);
-    if (call.refused()) return;
-    y = volume ? VolumeWeight(call, y, call.type(1).sizes) : call.b.Permute(y, {3, 2, 0, 1});
-    results[1] = call.b.Reshape(y, call.type(1).sizes);
-  }
-  if (wanted[2] && call.used(2)) {
-    const bool unfolded = volume && transposed;
-    Value* plain = unfolded ? Images(call, call.b.Permute(gradient, ChannelsLast(5))) : gradients;
-    results[2] = Declared(call, 2, Sum(In(call, plain), {0, 1, 2}, false));
-  }
+  if (wanted[0] && call.used(0)) results[0] = InputResult(call, back);
+  if (call.refused()) return;
+  if (wanted[1] && call.used(1)) results[1] = WeightResult(call, back);
+  if (call.refused()) return;
+  if (wanted[2] && call.used(2)) results[2] = BiasResult(call, back);
   call.Return(std::move(results));
 }
 

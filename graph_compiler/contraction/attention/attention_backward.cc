@@ -59,11 +59,13 @@ Plan::Plan(const TargetInfo& target, const AttentionBackwardSpec& gradient)
   join_rows = kJoinRows;
   join_blocks = EvenBlocks(spec.n, join_rows);
   query_sums = query_block * d.width;
+  key_stride = d.width * 4;
+  value_stride = dv.width * 4;
   if (!pairs) return;
   feature_rows = static_cast<int>(CeilDiv(spec.d, CeilDiv(spec.d, key_rows)));
   query_sums = query_block * RoundUp(spec.d, feature_rows);
-  key_stride = RoundUp(spec.d, kWidePairs);
-  value_stride = RoundUp(spec.dv, kWidePairs);
+  key_stride = RoundUp(spec.d, kWidePairs) * 2;
+  value_stride = RoundUp(spec.dv, kWidePairs) * 2;
   column_stride = RoundUp(keys, kWidePairs) + kWidePairs;
 }
 
@@ -75,16 +77,16 @@ Scratch::Scratch(const Plan& plan) {
     return offset;
   };
   const int64_t own_sums = plan.splits == 1 ? plan.keys : 0;
+  keys = place(plan.keys * plan.key_stride / 4);
+  values = place(plan.keys * plan.value_stride / 4);
   // A row of pairs takes half a float per element.
-  keys = place(plan.keys * (plan.pairs ? plan.key_stride / 2 : plan.d.width));
-  values = place(plan.keys * (plan.pairs ? plan.value_stride / 2 : plan.dv.width));
   key_columns =
       place(plan.pairs ? RoundUp(plan.d.size, plan.feature_rows) * plan.column_stride / 2 : 0);
   key_gradients = place(own_sums * plan.d.width);
   value_gradients = place(own_sums * plan.dv.width);
   query_rows = place(plan.query_block * plan.d.width / (plan.pairs ? 2 : 1));
   out_rows = place(plan.query_block * plan.dv.width);
-  out_pairs = place(plan.pairs ? plan.query_block * plan.dv.width / 2 : 0);
+  out_factors = plan.pairs ? place(plan.query_block * plan.dv.width / 2) : out_rows;
   query_panels = place(plan.query_block * plan.d.size);
   out_panels = place(plan.query_block * plan.dv.size);
   result_rows = place(plan.query_block * plan.dv.width);

@@ -76,9 +76,9 @@ struct Plan {
 
   // The products are pairs of bf16 (attention_backward_pairs.cc), in AMX tiles or in vectors.
   bool pairs = false, amx = false;
-  int feature_rows = 0;                      // of a tile of dQ^T
-  int64_t key_stride = 0, value_stride = 0;  // from one staged row to the next, in elements
-  int64_t column_stride = 0;                 // of a row of K^T
+  int64_t key_stride, value_stride;  // bytes from one staged row to the next
+  int feature_rows = 0;              // of a tile of dQ^T
+  int64_t column_stride = 0;         // elements of a row of K^T
 
   int64_t partial_floats() const { return keys * (d.width + dv.width); }
 };
@@ -89,7 +89,8 @@ struct Scratch {
   int64_t keys, values, key_gradients, value_gradients;
   int64_t query_rows, out_rows, result_rows, query_panels, out_panels, query_gradients, query_sums;
   int64_t weights, slopes, mask, maximum, inverse, dots;
-  int64_t key_columns, out_pairs, slope_pairs;  // only in the form of pairs
+  int64_t out_factors;               // dO as dV sums it up: `out_rows`, or pairs of queries
+  int64_t key_columns, slope_pairs;  // only in the form of pairs
   int64_t total;
 };
 

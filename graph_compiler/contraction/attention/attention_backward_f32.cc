@@ -1,5 +1,4 @@
 #include "graph_compiler/contraction/attention/attention_backward_task.h"
-#include "graph_compiler/contraction/tiles/matrix_copy.h"
 
 namespace hpu::graph_compiler::attention_backward {
 namespace {
@@ -23,39 +22,8 @@ class F32Task : public Task {
     StagePanels(kOutGradient, gradient_.out_gradient_strides, plan_.dv, at_.out_panels);
   }
 
-  // Stages the rows of the block transposed, in panels of query_cols queries; missing queries are
-  // 0.
-  void StagePanels(Operand operand, const int64_t* strides, const Features& features, int64_t to) {
-    const int64_t cols = plan_.query_cols;
-    e_.For(e_.Int(0), queries_, cols, [&](Value* query) {
-      const MatrixSource source{
-          OperandRow(operand, strides, head_, e_.Add(first_query_, query), size_), spec_.type,
-          strides[3], strides[2]};
-      EmitMatrixCopy(e_, source, {Panel(to, features, query), cols, cols}, e_.Int(features.size),
-                     e_.Min(e_.Sub(queries_, query), e_.Int(cols)));
-    });
-  }
-
-  Value* Panel(int64_t panels, const Features& features, Value* query) {
-    return Place(panels, e_.Mul(query, features.size));
-  }
-
-  Values KeyProducts(Value* row, Value* query) override {
-    return Product(at_.keys, at_.query_panels, plan_.d, row, query);
-  }
-  Values ValueProducts(Value* row, Value* query) override {
-    return Product(at_.values, at_.out_panels, plan_.dv, row, query);
-  }
-
-  Values Product(int64_t rows, int64_t panels, const Features& features, Value* row, Value* query) {
-    TileA a;
-    a.row_bases = {Place(rows, e_.Mul(e_.Add(first_key_, row), features.width))};
-    for (int r = 0; r < plan_.key_rows; ++r) a.row_offsets.push_back(r * features.width * 4);
-    TileB b;
-    b.base = Panel(panels, features, query);
-    b.k_stride = plan_.query_cols * 4;
-    return AccumulateTile(e_, ScoreShape(), a, b, features.size, ZeroTile(e_, ScoreShape()));
-  }
+  Steps QuerySteps() override { return {queries_, 1}; }
+  Steps KeySteps() override { return {keys_, 1}; }
 
   void StoreWeights(Value* row, Value* query, const Values& weights,
                     const Values& slopes) override {
@@ -65,54 +33,19 @@ class F32Task : public Task {
     }
   }
 
-  void AddGradients() override {
-    AddToKeys(at_.weights, at_.out_rows, plan_.dv, value_gradients_);
-    AddToKeys(at_.slopes, at_.query_rows, plan_.d, key_gradients_);
-    AddToQueries();
-  }
-
-  // Computes sums[key] += sum over the block's queries of factors[key, query] * rows[query].
-  void AddToKeys(int64_t factors, int64_t rows, const Features& features, Value* sums) {
-    const TileShape shape{features.rows, features.vectors};
-    e_.For(e_.Int(0), keys_, features.rows, [&](Value* row) {
-      e_.For(e_.Int(0), e_.Int(features.panels), 1, [&](Value* panel) {
-        Value* col = e_.Mul(panel, features.cols);
-        TileA a;
-        a.row_bases = {e_.Address(Place(factors), e_.Mul(row, score_stride_))};
-        for (int r = 0; r < features.rows; ++r) a.row_offsets.push_back(r * score_stride_);
-        TileB b;
-        b.base = Place(rows, col);
-        b.k_stride = features.width * 4;
-        Value* place = e_.Add(e_.Mul(e_.Add(first_key_, row), features.width), col);
-        AddTile(shape, a, b, queries_, e_.Address(sums, e_.Mul(place, 4)), features.width * 4);
-      });
-    });
-  }
-
-  // Computes dQ[query] += sum over the block's keys of slopes[key, query] * K[key].
-  void AddToQueries() {
+  void AddToQueries() override {
     const Features& features = plan_.d;
     const TileShape shape{features.rows, features.vectors};
     e_.For(e_.Int(0), queries_, features.rows, [&](Value* row) {
       e_.For(e_.Int(0), e_.Int(features.panels), 1, [&](Value* panel) {
         Value* col = e_.Mul(panel, features.cols);
-        TileA a;
-        a.row_bases = {Place(at_.slopes, row)};
-        for (int r = 0; r < features.rows; ++r) a.row_offsets.push_back(r * 4);
-        a.k_stride = score_stride_;
-        TileB b;
-        b.base = Place(at_.keys, e_.Add(e_.Mul(first_key_, features.width), col));
-        b.k_stride = features.width * 4;
+        const FactorRows a{Place(at_.slopes, row), 4, score_stride_};
+        const TileB b = RowsOf(Place(at_.keys, e_.Add(e_.Mul(first_key_, features.width), col)),
+                               features.width);
         Value* place = e_.Add(e_.Mul(row, features.width), col);
-        AddTile(shape, a, b, keys_, Place(at_.query_sums, place), features.width * 4);
+        AddProduct(shape, a, b, KeySteps(), {Place(at_.query_sums, place), features.width * 4});
       });
     });
-  }
-
-  void AddTile(const TileShape& shape, const TileA& a, const TileB& b, Value* count, Value* sums,
-               int64_t stride) {
-    const Values tile = LoadTile(e_, shape, sums, stride);
-    StoreTile(e_, shape, sums, stride, AccumulateTile(e_, shape, a, b, count, tile));
   }
 };
 

@@ -44,34 +44,18 @@ class PairsTask : public Task {
   void StageFeaturePairs(Operand operand, const int64_t* strides, int64_t features, int64_t to,
                          int64_t to_stride) {
     EmitPairRows(e_, Access(strides[2], strides[3]), features, features,
-                 OperandRow(operand, strides, key_head_, e_.Int(0), size_), {Place(to), to_stride},
-                 e_.Int(spec_.n));
-    const int64_t row_floats = to_stride / 2;
+                 OperandRow(operand, strides, key_head_, e_.Int(0), size_),
+                 {Place(to), to_stride / size_}, e_.Int(spec_.n));
+    const int64_t row_floats = to_stride / 4;
     Clear(Place(to, e_.Int(spec_.n * row_floats)), (plan_.keys - spec_.n) * row_floats);
   }
 
   void StageQueries() override {
     const int64_t* out_strides = gradient_.out_gradient_strides;
-    StagePanels(kQ, spec_.q_strides, spec_.d, at_.query_panels);
-    StagePanels(kOutGradient, out_strides, spec_.dv, at_.out_panels);
+    StagePanels(kQ, spec_.q_strides, plan_.d, at_.query_panels);
+    StagePanels(kOutGradient, out_strides, plan_.dv, at_.out_panels);
     StageQueryPairs(kQ, spec_.q_strides, plan_.d, at_.query_rows);
-    StageQueryPairs(kOutGradient, out_strides, plan_.dv, at_.out_pairs);
-  }
-
-  // Pairs of features lie together in memory, so dwords are copied. Missing queries are 0.
-  void StagePanels(Operand operand, const int64_t* strides, int64_t features, int64_t to) {
-    const int64_t cols = plan_.query_cols;
-    e_.For(e_.Int(0), queries_, cols, [&](Value* query) {
-      const MatrixSource source{
-          OperandRow(operand, strides, head_, e_.Add(first_query_, query), size_), MemoryType::kF32,
-          1, strides[2] / 2};
-      EmitMatrixCopy(e_, source, {Panel(to, features, query), cols, cols}, e_.Int(features / 2),
-                     e_.Min(e_.Sub(queries_, query), e_.Int(cols)));
-    });
-  }
-
-  Value* Panel(int64_t panels, int64_t features, Value* query) {
-    return Place(panels, e_.Mul(query, features / 2));
+    StageQueryPairs(kOutGradient, out_strides, plan_.dv, at_.out_factors);
   }
 
   // Stages rows 2p and 2p + 1 as dwords. Missing queries are 0.
@@ -91,67 +75,35 @@ class PairsTask : public Task {
           halves.push_back(e_.b.CreateSelect(e_.b.CreateICmpSLT(query, queries_), bits,
                                              llvm::Constant::getNullValue(bits->getType())));
         }
-        e_.StoreF32(Place(to, e_.Add(e_.Mul(pair, features.width), col)), Joined(halves));
+        e_.StoreF32(Place(to, e_.Add(e_.Mul(pair, features.width), col)),
+                    JoinHalves(e_, halves[0], halves[1]));
       }
     });
   }
 
-  // Returns dwords of two vectors of 16 bits, the first one in the low halves.
-  Value* Joined(const Values& halves) {
-    llvm::Type* dwords = e_.I32(e_.lanes());
-    Value* high = e_.b.CreateShl(e_.b.CreateZExt(halves[1], dwords), 16);
-    return e_.b.CreateBitCast(e_.b.CreateOr(e_.b.CreateZExt(halves[0], dwords), high),
-                              e_.F32(e_.lanes()));
-  }
-
-  Values KeyProducts(Value* row, Value* query) override {
-    return Product(at_.keys, plan_.key_stride, at_.query_panels, spec_.d, at_.weights, row, query);
-  }
-  Values ValueProducts(Value* row, Value* query) override {
-    return Product(at_.values, plan_.value_stride, at_.out_panels, spec_.dv, at_.slopes, row,
-                   query);
-  }
-
-  // `to` is the place of the result, because AMX tiles leave their results in memory.
-  Values Product(int64_t rows, int64_t stride, int64_t panels, int64_t features, int64_t to,
-                 Value* row, Value* query) {
-    Value* from = Place(rows, e_.Mul(e_.Add(first_key_, row), stride / 2));
-    const TileB b = Pairs(Panel(panels, features, query), plan_.query_cols);
-    if (!plan_.amx) {
-      return AccumulateTile(e_, ScoreShape(), Rows(from, plan_.key_rows, stride * size_), b,
-                            features / 2, ZeroTile(e_, ScoreShape()));
-    }
-    Value* target = ScoreAt(to, row, query);
-    AmxTiles amx = Tiles(plan_.key_rows, plan_.query_vectors, AmxDepth(features / 2));
+  // AMX tiles leave their results in memory.
+  Values Product(const FactorRows& a, const TileB& b, int64_t steps,
+                 const ScoreTile& tile) override {
+    if (!plan_.amx) return Task::Product(a, b, steps, tile);
+    Value* target = ScoreAt(tile.part, tile.row, tile.query);
+    AmxTiles amx = Tiles(ScoreShape(), AmxDepth(steps));
     amx.Zero();
-    amx.Accumulate(AmxRows(from, stride * size_), b, e_.Int(features / 2));
+    amx.Accumulate(AdjacentRows(e_, a.first, a.stride), b, e_.Int(steps));
     amx.Store(target, score_stride_);
     return LoadTile(e_, ScoreShape(), target, score_stride_);
   }
 
-  static TileA Rows(Value* from, int rows, int64_t stride) {
-    TileA a;
-    a.row_bases = {from};
-    for (int r = 0; r < rows; ++r) a.row_offsets.push_back(r * stride);
-    return a;
+  void AddProduct(TileShape shape, const FactorRows& a, const TileB& b, const Steps& steps,
+                  const Sums& sums) override {
+    if (!plan_.amx) return Task::AddProduct(shape, a, b, steps, sums);
+    AmxTiles amx = Tiles(shape, steps.depth);
+    amx.Load(sums.first, sums.stride);
+    amx.Accumulate(AdjacentRows(e_, a.first, a.stride), b, steps.count);
+    amx.Store(sums.first, sums.stride);
   }
-  AmxA AmxRows(Value* from, int64_t stride) {
-    AmxA a;
-    a.row_stride = stride;
-    a.halves[0] = from;
-    a.halves[1] = e_.Address(from, kAmxRows * stride);
-    return a;
-  }
-  // Describes rows of pairs that are `width` dwords apart.
-  static TileB Pairs(Value* base, int64_t width) {
-    TileB b;
-    b.type = PanelType::kBF16Pairs;
-    b.base = base;
-    b.k_stride = width * 4;
-    return b;
-  }
-  AmxTiles Tiles(int rows, int vectors, int depth) {
-    AmxTiles amx(e_, rows, kAmxRows, vectors, depth);
+
+  AmxTiles Tiles(TileShape shape, int depth) {
+    AmxTiles amx(e_, shape.rows, kAmxRows, shape.vectors, depth);
     amx.Configure(frame_);
     return amx;
   }
@@ -190,60 +142,29 @@ class PairsTask : public Task {
         store_row(at_.slopes, half, pair.back());
       }
       Value* to = e_.Add(e_.Mul(e_.DivConst(e_.Add(row, i), 2), plan_.query_block), query);
-      e_.StoreF32(Place(at_.slope_pairs, to), Joined(pair));
+      e_.StoreF32(Place(at_.slope_pairs, to), JoinHalves(e_, pair[0], pair[1]));
     }
   }
 
-  void AddGradients() override {
-    AddToKeys(at_.weights, at_.out_pairs, plan_.dv, value_gradients_);
-    AddToKeys(at_.slopes, at_.query_rows, plan_.d, key_gradients_);
-    AddToQueries();
+  Steps QuerySteps() override {
+    return {e_.DivConst(WeighedQueries(), 2), static_cast<int>(plan_.query_cols / 2)};
   }
-
-  // Computes sums[key] += sum over the block's queries of factors[key, query] * rows[query].
-  void AddToKeys(int64_t factors, int64_t rows, const Features& features, Value* sums) {
-    const TileShape shape{features.rows, features.vectors};
-    e_.For(e_.Int(0), keys_, features.rows, [&](Value* row) {
-      e_.For(e_.Int(0), e_.Int(features.panels), 1, [&](Value* panel) {
-        Value* col = e_.Mul(panel, features.cols);
-        Value* place = e_.Add(e_.Mul(e_.Add(first_key_, row), features.width), col);
-        Add(shape, e_.Address(Place(factors), e_.Mul(row, score_stride_)), score_stride_,
-            Pairs(Place(rows, col), features.width), e_.DivConst(WeighedQueries(), 2),
-            static_cast<int>(plan_.query_cols / 2), e_.Address(sums, e_.Mul(place, 4)),
-            features.width * 4);
-      });
-    });
-  }
+  Steps KeySteps() override { return {e_.DivConst(WeighedRows(), 2), kAmxRows}; }
 
   // Computes dQ^T[feature] += sum over the block's keys of K^T[feature, key] * slopes[key].
-  void AddToQueries() {
+  void AddToQueries() override {
     const TileShape shape{plan_.feature_rows, plan_.query_vectors};
-    Value* pairs = e_.DivConst(WeighedRows(), 2);
+    const Steps steps = KeySteps();
     e_.For(e_.Int(0), e_.Int(spec_.d), plan_.feature_rows, [&](Value* feature) {
       e_.For(e_.Int(0), queries_, plan_.query_cols, [&](Value* query) {
         Value* from = Place(at_.key_columns, e_.Add(e_.Mul(feature, plan_.column_stride / 2),
                                                     e_.DivConst(first_key_, 2)));
         Value* sums = Place(at_.query_sums, e_.Add(e_.Mul(feature, plan_.query_block), query));
-        Add(shape, from, plan_.column_stride * size_,
-            Pairs(Place(at_.slope_pairs, query), plan_.query_block), pairs, kAmxRows, sums,
-            plan_.query_block * 4);
+        AddProduct(shape, {from, plan_.column_stride * size_},
+                   RowsOf(Place(at_.slope_pairs, query), plan_.query_block), steps,
+                   {sums, plan_.query_block * 4});
       });
     });
-  }
-
-  // Computes sums += rows * b over `steps` pairs. `depth` is the depth of an AMX tile.
-  void Add(TileShape shape, Value* rows, int64_t row_stride, const TileB& b, Value* steps,
-           int depth, Value* sums, int64_t sum_stride) {
-    if (!plan_.amx) {
-      const Values tile = LoadTile(e_, shape, sums, sum_stride);
-      const TileA a = Rows(rows, shape.rows, row_stride);
-      StoreTile(e_, shape, sums, sum_stride, AccumulateTile(e_, shape, a, b, steps, tile));
-      return;
-    }
-    AmxTiles amx = Tiles(shape.rows, shape.vectors, depth);
-    amx.Load(sums, sum_stride);
-    amx.Accumulate(AmxRows(rows, row_stride), b, steps);
-    amx.Store(sums, sum_stride);
   }
 
   void FinishQueries() override {

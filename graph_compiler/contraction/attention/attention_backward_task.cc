@@ -11,6 +11,7 @@ Task::Task(llvm::IRBuilder<>& builder, const TargetInfo& target, const KernelFra
            const AttentionBackwardSpec& spec, const Plan& plan)
     : Base(builder, target, frame, spec, plan),
       at_(plan),
+      factors_(plan.pairs ? PanelType::kBF16Pairs : PanelType::kF32),
       size_(MemoryTypeSize(spec.forward.type)),
       score_stride_(plan.query_block * 4) {
   if (spec_.Drops()) kept_.emplace(e_, frame, spec_, kSeed, plan.key_step);
@@ -51,6 +52,31 @@ void Task::StageRows(Operand operand, const int64_t* strides, Value* head, Value
                             strides[3]};
   EmitMatrixCopy(e_, source, {Place(to), features.width, features.width}, rows,
                  e_.Int(features.size));
+}
+
+// Queries that the last panel lacks are 0.
+void Task::StagePanels(Operand operand, const int64_t* strides, const Features& features,
+                       int64_t to) {
+  const QueryPanels panels = Panels(features);
+  e_.For(e_.Int(0), queries_, panels.cols, [&](Value* query) {
+    Value* row = OperandRow(operand, strides, head_, e_.Add(first_query_, query), size_);
+    Value* existing = e_.Min(e_.Sub(queries_, query), e_.Int(panels.cols));
+    EmitMatrixCopy(e_, panels.Source(row, spec_.type, strides),
+                   {Panel(to, features, query), panels.cols, panels.cols}, e_.Int(panels.steps()),
+                   existing);
+  });
+}
+
+Value* Task::Panel(int64_t panels, const Features& features, Value* query) {
+  return Place(panels, e_.Mul(query, Panels(features).steps()));
+}
+
+TileB Task::RowsOf(Value* first, int64_t width) const {
+  TileB b;
+  b.base = first;
+  b.k_stride = width * 4;
+  b.type = factors_;
+  return b;
 }
 
 // Stages one f32 per query of the block; missing queries get 0.
@@ -126,15 +152,57 @@ void Task::KeyBlock(Value* key, Value* end) {
   }
   e_.For(e_.Int(0), keys_, plan_.key_rows, [&](Value* row) {
     e_.For(e_.Int(0), queries_, plan_.query_cols, [&](Value* query) {
-      Values scores = KeyProducts(row, query);
+      Values scores = ScoreProducts(at_.keys, plan_.key_stride, at_.query_panels, plan_.d,
+                                    {at_.weights, row, query});
       Mask(row, query, scores);
       StoreTile(e_, ScoreShape(), ScoreAt(at_.weights, row, query), score_stride_, scores);
       StoreTile(e_, ScoreShape(), ScoreAt(at_.slopes, row, query), score_stride_,
-                ValueProducts(row, query));
+                ScoreProducts(at_.values, plan_.value_stride, at_.out_panels, plan_.dv,
+                              {at_.slopes, row, query}));
     });
   });
   e_.For(e_.Int(0), WeighedQueries(), e_.lanes(), [&](Value* query) { Weigh(query); });
-  AddGradients();
+  AddToKeys(at_.weights, at_.out_factors, plan_.dv, value_gradients_);
+  AddToKeys(at_.slopes, at_.query_rows, plan_.d, key_gradients_);
+  AddToQueries();
+}
+
+// Returns the products of key_rows keys, or values, with query_cols queries, or gradients of
+// results. The last tile may reach past n; those products are not stored.
+Values Task::ScoreProducts(int64_t rows, int64_t stride, int64_t panels, const Features& features,
+                           const ScoreTile& tile) {
+  Value* first = Place(rows, e_.Mul(e_.Add(first_key_, tile.row), stride / 4));
+  const QueryPanels queries = Panels(features);
+  const TileB b = queries.Tile(Panel(panels, features, tile.query));
+  return Product({first, stride}, b, queries.steps(), tile);
+}
+
+Values Task::Product(const FactorRows& a, const TileB& b, int64_t steps,
+                     const ScoreTile& /*tile*/) {
+  const TileShape shape = ScoreShape();
+  return AccumulateTile(e_, shape, a.Tile(shape.rows), b, steps, ZeroTile(e_, shape));
+}
+
+// Computes sums[key] += sum over the block's queries of factors[key, query] * rows[query].
+void Task::AddToKeys(int64_t factors, int64_t rows, const Features& features, Value* sums) {
+  const TileShape shape{features.rows, features.vectors};
+  e_.For(e_.Int(0), keys_, features.rows, [&](Value* row) {
+    e_.For(e_.Int(0), e_.Int(features.panels), 1, [&](Value* panel) {
+      Value* col = e_.Mul(panel, features.cols);
+      const FactorRows a{e_.Address(Place(factors), e_.Mul(row, score_stride_)), score_stride_};
+      const TileB b = RowsOf(Place(rows, col), features.width);
+      Value* place = e_.Add(e_.Mul(e_.Add(first_key_, row), features.width), col);
+      const Sums to{e_.Address(sums, e_.Mul(place, 4)), features.width * 4};
+      AddProduct(shape, a, b, QuerySteps(), to);
+    });
+  });
+}
+
+void Task::AddProduct(TileShape shape, const FactorRows& a, const TileB& b, const Steps& steps,
+                      const Sums& sums) {
+  const Values tile = LoadTile(e_, shape, sums.first, sums.stride);
+  StoreTile(e_, shape, sums.first, sums.stride,
+            AccumulateTile(e_, shape, a.Tile(shape.rows), b, steps.count, tile));
 }
 
 Value* Task::MaskAddress() {

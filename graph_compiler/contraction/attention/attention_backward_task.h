@@ -7,6 +7,7 @@
 #include "graph_compiler/codegen/body.h"
 #include "graph_compiler/contraction/attention/attention_backward.h"
 #include "graph_compiler/contraction/attention/attention_dropout.h"
+#include "graph_compiler/contraction/attention/attention_factors.h"
 #include "graph_compiler/contraction/tiles/micro_kernel.h"
 
 namespace hpu::graph_compiler::attention_backward {
@@ -73,9 +74,9 @@ class Base {
   llvm::Value* key_head_ = nullptr;
 };
 
-// One task: the walk over blocks of queries and of keys, and the softmax's gradient. The form (as
-// in attention_forms.h) decides how products are computed and how operands, weights P, slopes dS
-// and sums lie in memory for them.
+// One task: the walk over blocks of queries and of keys, the softmax's gradient, and the products.
+// The form (as in attention_forms.h) decides how operands, weights P, slopes dS and sums lie in
+// memory, and how a tile of a product is computed from them.
 class Task : public Base {
  public:
   Task(llvm::IRBuilder<>& builder, const TargetInfo& target, const KernelFrame& frame,
@@ -87,15 +88,34 @@ class Task : public Base {
   void Emit(llvm::Value* task);
 
  protected:
+  // Steps of a product, known only at run time. Where there are AMX tiles, tiles of `depth` steps
+  // divide them.
+  struct Steps {
+    llvm::Value* count;
+    int depth;
+  };
+  // A tile of scores, or of products with values, and the part of scratch in which it lies.
+  struct ScoreTile {
+    int64_t part;
+    llvm::Value* row;
+    llvm::Value* query;
+  };
+  // Rows of a gradient; rows lie `stride` bytes apart.
+  struct Sums {
+    llvm::Value* first;
+    int64_t stride;
+  };
+
   // Stages keys and values of the head; called once.
   virtual void StageKeys() = 0;
   // Stages Q and dO; called for every block of queries.
   virtual void StageQueries() = 0;
-  // Return the products of key_rows keys, or values, from row `row` of the block on with query_cols
-  // queries, or gradients of results. The last tile may reach past n; those products are not
-  // stored.
-  virtual Values KeyProducts(llvm::Value* row, llvm::Value* query) = 0;
-  virtual Values ValueProducts(llvm::Value* row, llvm::Value* query) = 0;
+  // Returns a b.
+  virtual Values Product(const FactorRows& a, const TileB& b, int64_t steps, const ScoreTile& tile);
+  // Computes sums += a b.
+  virtual void AddProduct(TileShape shape, const FactorRows& a, const TileB& b, const Steps& steps,
+                          const Sums& sums);
+
   // Return the number of rows of keys and of queries that are weighed: all of the block, and the
   // rows that fill it up.
   virtual llvm::Value* WeighedRows() { return keys_; }
@@ -104,8 +124,11 @@ class Task : public Base {
   // before `query` and of rows before `row` have been read.
   virtual void StoreWeights(llvm::Value* row, llvm::Value* query, const Values& weights,
                             const Values& slopes) = 0;
-  // Computes dV += P^T dO, dK += dS^T Q, dQ += dS K of a block.
-  virtual void AddGradients() = 0;
+  // Return the steps of products over the block's queries and over its keys.
+  virtual Steps QuerySteps() = 0;
+  virtual Steps KeySteps() = 0;
+  // Computes dQ += dS K of a block.
+  virtual void AddToQueries() = 0;
   // Makes rows of dQ at `query_gradients` if they do not lie there yet.
   virtual void FinishQueries() {}
   // Called at the end of the task.
@@ -121,6 +144,10 @@ class Task : public Base {
   // Stages rows from `row` on as f32, padded to whole panels.
   void StageRows(Operand operand, const int64_t* strides, llvm::Value* head, llvm::Value* row,
                  llvm::Value* rows, const Features& features, int64_t to);
+  // Stages the block's queries, or gradients of results, in panels.
+  void StagePanels(Operand operand, const int64_t* strides, const Features& features, int64_t to);
+  // Describes the second factor: rows that are `width` dwords apart.
+  TileB RowsOf(llvm::Value* first, int64_t width) const;
   // Returns where scores and products with values lie as f32, in rows of query_block.
   llvm::Value* ScoreAt(int64_t part, llvm::Value* row, llvm::Value* query) {
     return e_.Address(Place(part, query), e_.Mul(row, score_stride_));
@@ -128,6 +155,7 @@ class Task : public Base {
   TileShape ScoreShape() const { return {plan_.key_rows, plan_.query_vectors}; }
 
   const Scratch at_;
+  const PanelType factors_;
   const int size_;
   const int64_t score_stride_;  // bytes between keys
   llvm::Value* key_gradients_ = nullptr;
@@ -143,9 +171,16 @@ class Task : public Base {
   void QueryBlock(llvm::Value* number);
   void Dots(llvm::Value* query);
   void KeyBlock(llvm::Value* key, llvm::Value* end);
+  QueryPanels Panels(const Features& features) const {
+    return {factors_, plan_.query_cols, features.size};
+  }
+  llvm::Value* Panel(int64_t panels, const Features& features, llvm::Value* query);
+  Values ScoreProducts(int64_t rows, int64_t stride, int64_t panels, const Features& features,
+                       const ScoreTile& tile);
   llvm::Value* MaskAddress();
   void Mask(llvm::Value* row, llvm::Value* query, Values& scores);
   void Weigh(llvm::Value* query);
+  void AddToKeys(int64_t factors, int64_t rows, const Features& features, llvm::Value* sums);
   void StoreKeyGradients(Operand operand, const int64_t* strides, const Features& features,
                          llvm::Value* sums);
 

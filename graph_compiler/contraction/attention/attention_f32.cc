@@ -19,17 +19,8 @@ class F32Attention : public AttentionTask {
     return e_.Address(Scratch(scratch_.scores), e_.Mul(query, 4));
   }
 
-  // Packs Q^T in panels of query_cols columns.
   void PackQueries() override {
-    const int64_t cols = plan_.query_cols;
-    if (plan_.folds_heads) return PackFoldedQueries();
-    e_.For(e_.Int(0), rows_, cols, [&](Value* row) {
-      MatrixSource source{OperandRow(kQ, spec_.q_strides, head_, e_.Add(first_row_, row), size_),
-                          spec_.type, spec_.q_strides[3], spec_.q_strides[2]};
-      Value* panel = e_.Address(Scratch(scratch_.queries), e_.Mul(row, spec_.d * 4));
-      EmitMatrixCopy(e_, source, {panel, cols, cols}, e_.Int(spec_.d),
-                     e_.Min(e_.Sub(rows_, row), e_.Int(cols)));
-    });
+    plan_.folds_heads ? PackFoldedQueries() : AttentionTask::PackQueries();
   }
 
   void PackFoldedQueries() {
@@ -63,29 +54,18 @@ class F32Attention : public AttentionTask {
     }
   }
 
-  Values Products(Value* key, Value* query) override {
-    const TileShape shape{plan_.key_rows, plan_.query_vectors};
-    const int64_t key_stride = plan_.keys_in_place ? spec_.k_strides[2] * 4 : spec_.d * 4;
-    TileA a;
-    a.row_bases = {plan_.keys_in_place
-                       ? OperandRow(kK, spec_.k_strides, key_head_, e_.Add(first_key_, key), 4)
-                       : e_.Address(Scratch(scratch_.keys), e_.Mul(key, key_stride))};
-    for (int r = 0; r < shape.rows; ++r) a.row_offsets.push_back(r * key_stride);
-    TileB b;
-    b.base = e_.Address(Scratch(scratch_.queries), e_.Mul(query, spec_.d * 4));
-    b.k_stride = plan_.query_cols * 4;
-    return AccumulateTile(e_, shape, a, b, spec_.d, ZeroTile(e_, shape));
+  FactorRows KeyRows(Value* key) override {
+    if (plan_.keys_in_place) {
+      return {OperandRow(kK, spec_.k_strides, key_head_, e_.Add(first_key_, key), 4),
+              spec_.k_strides[2] * 4};
+    }
+    return {e_.Address(Scratch(scratch_.keys), e_.Mul(key, spec_.d * 4)), spec_.d * 4};
   }
 
-  // Returns the number of keys of the block whose weights the tile of O that starts at query `row`
-  // reads.
-  Value* KeysOfTile(Value* row) {
-    if (!SkipsAboveDiagonal()) return keys_;
-    Value* end = e_.Add(e_.Add(e_.Sub(first_row_, first_key_), row), plan_.value_rows);
-    return e_.Max(e_.Min(end, keys_), e_.Int(0));
-  }
   // The last query of the vector lies in a tile that starts at most `lanes` - 1 rows below.
-  Value* KeysRead(Value* query) override { return KeysOfTile(e_.Add(query, e_.lanes() - 1)); }
+  Value* KeysRead(Value* query) override {
+    return KeysSeen(e_.Add(query, e_.lanes() - 1), plan_.value_rows);
+  }
 
   Value* FirstPanel(Value* key) override {
     Value* query = e_.Add(e_.Add(e_.Sub(first_key_, first_row_), key), 1 - plan_.value_rows);
@@ -127,10 +107,8 @@ class F32Attention : public AttentionTask {
           }
           return tile;
         });
-    TileA a;
-    a.row_bases = {e_.Address(Scratch(scratch_.scores), e_.Mul(row, 4))};
-    for (int r = 0; r < shape.rows; ++r) a.row_offsets.push_back(r * 4);
-    a.k_stride = score_stride();
+    const FactorRows weights{e_.Address(Scratch(scratch_.scores), e_.Mul(row, 4)), 4,
+                             score_stride()};
     TileB b;
     if (plan_.values_in_place) {
       b.base =
@@ -140,7 +118,9 @@ class F32Attention : public AttentionTask {
       b.base = e_.Address(Scratch(scratch_.values), e_.Mul(col, 4));
       b.k_stride = cols * 4;
     }
-    StoreTile(e_, shape, target, cols * 4, AccumulateTile(e_, shape, a, b, KeysOfTile(row), init));
+    StoreTile(e_, shape, target, cols * 4,
+              AccumulateTile(e_, shape, weights.Tile(shape.rows), b,
+                             KeysSeen(row, plan_.value_rows), init));
   }
 };
 

@@ -29,17 +29,6 @@ class PairsAttention : public AttentionTask {
     return e_.Address(panel, e_.Mul(lane, 4));
   }
 
-  // Pairs of features lie together in memory, so dwords are copied.
-  void PackQueries() override {
-    const int64_t cols = plan_.query_cols;
-    e_.For(e_.Int(0), rows_, cols, [&](Value* row) {
-      MatrixSource source{OperandRow(kQ, spec_.q_strides, head_, e_.Add(first_row_, row), size_),
-                          MemoryType::kF32, 1, spec_.q_strides[2] / 2};
-      EmitMatrixCopy(e_, source, {PanelOf(scratch_.queries, row, spec_.d / 2), cols, cols},
-                     e_.Int(spec_.d / 2), e_.Min(e_.Sub(rows_, row), e_.Int(cols)));
-    });
-  }
-
   // Stages V^T in groups of keys, a vector of pairs each. The last group is filled up with zeros,
   // and the products read all of it.
   void StageBlock() override {
@@ -70,49 +59,33 @@ class PairsAttention : public AttentionTask {
     if (last_rest != 0 && last_rest != rest) copy_rest(last_rest);
   }
 
-  TileShape ScoreShape() const { return {plan_.key_rows, plan_.query_vectors}; }
+  FactorRows KeyRows(Value* key) override {
+    return {OperandRow(kK, spec_.k_strides, key_head_, e_.Add(first_key_, key), size_),
+            spec_.k_strides[2] * size_};
+  }
 
   Values Products(Value* key, Value* query) override {
-    const TileShape shape = ScoreShape();
-    const int64_t key_stride = spec_.k_strides[2] * size_;
-    Value* keys = OperandRow(kK, spec_.k_strides, key_head_, e_.Add(first_key_, key), size_);
-    TileB b;
-    b.type = PanelType::kBF16Pairs;
-    b.base = PanelOf(scratch_.queries, query, spec_.d / 2);
-    b.k_stride = panel_bytes();
-    if (plan_.score_depth > 0) {
-      Value* target = e_.Address(ScoreColumn(query), e_.Mul(key, score_stride()));
-      Tiles(shape, plan_.score_depth, keys, key_stride, b, e_.Int(spec_.d / 2), target, nullptr);
-      return LoadTile(e_, shape, target, score_stride());
-    }
-    TileA a;
-    a.row_bases = {keys};
-    for (int r = 0; r < shape.rows; ++r) a.row_offsets.push_back(r * key_stride);
-    return AccumulateTile(e_, shape, a, b, spec_.d / 2, ZeroTile(e_, shape));
+    if (plan_.score_depth == 0) return AttentionTask::Products(key, query);
+    const FactorRows keys = KeyRows(key);
+    const TileB queries = panels_.Tile(QueryPanel(query));
+    Value* target = e_.Address(ScoreColumn(query), e_.Mul(key, score_stride()));
+    Tiles(ScoreShape(), plan_.score_depth, keys, queries, e_.Int(panels_.steps()), target, nullptr);
+    return LoadTile(e_, ScoreShape(), target, score_stride());
   }
 
   // Computes an AMX tile at `target`. `sums` are its initial values; null means 0.
-  void Tiles(TileShape shape, int depth, Value* rows, int64_t row_stride, const TileB& b,
-             Value* steps, Value* target, Value* sums) {
+  void Tiles(TileShape shape, int depth, const FactorRows& rows, const TileB& b, Value* steps,
+             Value* target, Value* sums) {
     AmxTiles amx(e_, shape.rows, kAmxRows, shape.vectors, depth);
     amx.Configure(frame_);
-    AmxA a;
-    a.row_stride = row_stride;
-    a.halves[0] = rows;
-    a.halves[1] = e_.Address(rows, kAmxRows * row_stride);
     sums == nullptr ? amx.Zero() : amx.Load(sums);
-    amx.Accumulate(a, b, steps);
+    amx.Accumulate(AdjacentRows(e_, rows.first, rows.stride), b, steps);
     amx.Store(target);
   }
 
   // All queries of a panel read the keys that its last query sees.
-  Value* KeysOfPanel(Value* query) {
-    if (!SkipsAboveDiagonal()) return keys_;
-    Value* end = e_.Add(e_.Add(e_.Sub(first_row_, first_key_), query), plan_.query_cols);
-    return e_.Max(e_.Min(end, keys_), e_.Int(0));
-  }
   Value* KeysRead(Value* query) override {
-    return KeysOfPanel(e_.Sub(query, e_.RemConst(query, plan_.query_cols)));
+    return KeysSeen(e_.Sub(query, e_.RemConst(query, plan_.query_cols)), plan_.query_cols);
   }
   Value* FirstPanel(Value* key) override {
     Value* query = e_.Max(e_.Add(e_.Sub(first_key_, first_row_), key), e_.Int(0));
@@ -122,15 +95,13 @@ class PairsAttention : public AttentionTask {
   // Row r of pairs takes the place of row r of scores, which has been read before.
   void StoreWeights(Value* column, Value* row, const Values& weights) override {
     Value* to = e_.Address(column, e_.Mul(e_.DivConst(row, 2), score_stride()));
-    llvm::Type* dwords = e_.I32(e_.lanes());
+    const auto bits = [&](Value* x) {
+      return Narrow(e_.b, e_.target(), x, ScalarType::kF32, MemoryType::kBF16);
+    };
     for (size_t i = 0; i < weights.size(); i += 2) {
-      const auto bits = [&](Value* x) {
-        return e_.b.CreateZExt(Narrow(e_.b, e_.target(), x, ScalarType::kF32, MemoryType::kBF16),
-                               dwords);
-      };
-      Value* pair = e_.b.CreateOr(bits(weights[i]), e_.b.CreateShl(bits(weights[i + 1]), 16));
-      e_.StoreF32(e_.Address(to, static_cast<int64_t>(i / 2) * score_stride()),
-                  e_.b.CreateBitCast(pair, e_.F32(e_.lanes())));
+      Value* high = bits(weights[i + 1]);
+      Value* pair = JoinHalves(e_, bits(weights[i]), high);
+      e_.StoreF32(e_.Address(to, static_cast<int64_t>(i / 2) * score_stride()), pair);
     }
   }
 
@@ -150,7 +121,7 @@ class PairsAttention : public AttentionTask {
 
   void AddOutputs() override {
     e_.For(e_.Int(0), rows_, plan_.query_cols, [&](Value* query) {
-      Value* pairs = FilledPairs(WholeGroups(KeysOfPanel(query)));
+      Value* pairs = FilledPairs(WholeGroups(KeysSeen(query, plan_.query_cols)));
       e_.For(e_.Int(0), e_.Int(spec_.dv), plan_.value_rows,
              [&](Value* feature) { OutputTile(feature, query, pairs); });
     });
@@ -162,7 +133,9 @@ class PairsAttention : public AttentionTask {
     const int64_t row_bytes = panel_bytes();
     Value* target = e_.Address(PanelOf(scratch_.output_panels, query, plan_.output_features),
                                e_.Mul(feature, row_bytes));
-    Value* rows = e_.Address(Scratch(scratch_.values), e_.Mul(feature, plan_.value_stride * 4));
+    const FactorRows rows{
+        e_.Address(Scratch(scratch_.values), e_.Mul(feature, plan_.value_stride * 4)),
+        plan_.value_stride * 4};
     TileB b;
     b.type = PanelType::kBF16Pairs;
     b.base = PanelOf(scratch_.scores, query, plan_.score_rows);
@@ -180,13 +153,11 @@ class PairsAttention : public AttentionTask {
         e_.b.CreateICmpEQ(first_key_, e_.Int(0)), [&] { return ZeroTile(e_, shape); }, corrected);
     if (plan_.value_depth > 0) {
       StoreTile(e_, shape, target, row_bytes, init);
-      Tiles(shape, plan_.value_depth, rows, plan_.value_stride * 4, b, pairs, target, target);
+      Tiles(shape, plan_.value_depth, rows, b, pairs, target, target);
       return;
     }
-    TileA a;
-    a.row_bases = {rows};
-    for (int r = 0; r < shape.rows; ++r) a.row_offsets.push_back(r * plan_.value_stride * 4);
-    StoreTile(e_, shape, target, row_bytes, AccumulateTile(e_, shape, a, b, pairs, init));
+    StoreTile(e_, shape, target, row_bytes,
+              AccumulateTile(e_, shape, rows.Tile(shape.rows), b, pairs, init));
   }
 
   void FinishOutputs() override {

@@ -30,6 +30,7 @@ AttentionTask::AttentionTask(llvm::IRBuilder<>& builder, const TargetInfo& targe
       spec_(spec),
       plan_(plan),
       scratch_(spec, plan),
+      panels_{plan.pairs ? PanelType::kBF16Pairs : PanelType::kF32, plan.query_cols, spec.d},
       size_(MemoryTypeSize(spec.type)) {
   if (spec.Drops()) kept_.emplace(e_, frame, spec, kSeed, plan.key_block);
 }
@@ -68,6 +69,30 @@ void AttentionTask::Fill(int64_t offset, int64_t floats, float value) {
   e_.For(e_.Int(0), e_.Int(floats), e_.lanes(), [&](Value* i) {
     e_.StoreF32(e_.Address(Scratch(offset), e_.Mul(i, 4)), e_.F32Const(value, e_.lanes()));
   });
+}
+
+void AttentionTask::PackQueries() {
+  const int64_t cols = panels_.cols;
+  e_.For(e_.Int(0), rows_, cols, [&](Value* query) {
+    Value* row = OperandRow(kQ, spec_.q_strides, head_, e_.Add(first_row_, query), size_);
+    Value* panel = QueryPanel(query);
+    EmitMatrixCopy(e_, panels_.Source(row, spec_.type, spec_.q_strides), {panel, cols, cols},
+                   e_.Int(panels_.steps()), e_.Min(e_.Sub(rows_, query), e_.Int(cols)));
+  });
+}
+
+Values AttentionTask::Products(Value* key, Value* query) {
+  const TileShape shape = ScoreShape();
+  const FactorRows keys = KeyRows(key);
+  const TileB queries = panels_.Tile(QueryPanel(query));
+  return AccumulateTile(e_, shape, keys.Tile(shape.rows), queries, panels_.steps(),
+                        ZeroTile(e_, shape));
+}
+
+Value* AttentionTask::KeysSeen(Value* query, int64_t count) {
+  if (!SkipsAboveDiagonal()) return keys_;
+  Value* end = e_.Add(e_.Add(e_.Sub(first_row_, first_key_), query), count);
+  return e_.Max(e_.Min(end, keys_), e_.Int(0));
 }
 
 Value* AttentionTask::WholeGroups(Value* keys) {
@@ -112,7 +137,7 @@ void AttentionTask::CopyBlockMaximum() {
 
 // Computes the masked scores of key_rows keys x query_cols queries and their maximum per query.
 void AttentionTask::ScoreTile(Value* row, Value* col) {
-  const TileShape shape{plan_.key_rows, plan_.query_vectors};
+  const TileShape shape = ScoreShape();
   Value* target = e_.Address(ScoreColumn(col), e_.Mul(row, score_stride()));
   Value* maxima = e_.Address(Scratch(scratch_.block_maximum), e_.Mul(col, 4));
   Values maximum = LoadTile(e_, {1, shape.vectors}, maxima, 0);

@@ -7,6 +7,7 @@
 
 #include "graph_compiler/contraction/attention/attention.h"
 #include "graph_compiler/contraction/attention/attention_dropout.h"
+#include "graph_compiler/contraction/attention/attention_factors.h"
 
 namespace hpu::graph_compiler {
 
@@ -23,13 +24,14 @@ class AttentionTask {
  protected:
   enum Operand : uint32_t { kQ, kK, kV, kOut, kMask, kMaximum, kInverse, kSeed };
 
-  // Packs the task's queries in the layout in which the form multiplies them; missing ones are 0.
-  // Called once.
-  virtual void PackQueries() = 0;
+  // Packs the task's queries in panels; missing ones are 0. Called once.
+  virtual void PackQueries();
   // Stages keys and values; called for every block.
   virtual void StageBlock() = 0;
+  // Returns the keys from `key` of the block on.
+  virtual FactorRows KeyRows(llvm::Value* key) = 0;
   // Returns the products of key_rows keys from `key` of the block on and query_cols queries.
-  virtual Values Products(llvm::Value* key, llvm::Value* query) = 0;
+  virtual Values Products(llvm::Value* key, llvm::Value* query);
   // Returns where the scores of a vector of queries begin; keys lie score_stride() bytes apart.
   virtual llvm::Value* ScoreColumn(llvm::Value* query) = 0;
   virtual int64_t score_stride() const = 0;
@@ -47,6 +49,12 @@ class AttentionTask {
   // Makes rows of O at `output_rows` of scratch if they do not lie there yet.
   virtual void FinishOutputs() {}
 
+  TileShape ScoreShape() const { return {plan_.key_rows, plan_.query_vectors}; }
+  llvm::Value* QueryPanel(llvm::Value* query) {
+    return e_.Address(Scratch(scratch_.queries), e_.Mul(query, panels_.steps() * 4));
+  }
+  // Returns the number of keys of the block that some of `count` queries from `query` on see.
+  llvm::Value* KeysSeen(llvm::Value* query, int64_t count);
   bool SkipsAboveDiagonal() const { return spec_.causal && !plan_.folds_heads; }
   // Returns the keys rounded up to groups whose exponentials are in flight together.
   llvm::Value* WholeGroups(llvm::Value* keys);
@@ -60,6 +68,7 @@ class AttentionTask {
   const AttentionSpec& spec_;
   const AttentionPlan& plan_;
   const AttentionScratch scratch_;
+  const QueryPanels panels_;
   const int size_;
   llvm::Value* batch_ = nullptr;
   llvm::Value* head_ = nullptr;  // the first one, if heads are folded

@@ -279,15 +279,14 @@ class TiledGemm {
               const TileB& b) {
     AmxTiles amx(e_, rows, kAmxRows, blocks_.vectors, blocks_.amx_depth);
     amx.Configure(frame_);
-    AmxA a;
-    a.row_stride = gemm_.a.row_stride * 4;
+    const int64_t row_stride = gemm_.a.row_stride * 4;
     Value* first_row = e_.Address(tile_buffer_, blocks_.tiles.max_rows() * blocks_.panel_cols * 4);
     if (integers()) zeros_.StoreBegin(first_row);
     const auto begin = [&] { integers() ? amx.LoadRow(first_row) : amx.Zero(); };
     e_.For(first, end, 1, [&](Value* tile) {
       Value* row = TileRow(tile);
-      a.halves[0] = e_.Address(a_, e_.Add(e_.Mul(row, a.row_stride), e_.Mul(k0, 4)));
-      a.halves[1] = e_.Address(a.halves[0], kAmxRows * a.row_stride);
+      const AmxA a = AdjacentRows(
+          e_, e_.Address(a_, e_.Add(e_.Mul(row, row_stride), e_.Mul(k0, 4))), row_stride);
       Value* sums = blocks_.k_blocks == 1 ? tile_buffer_ : Partial(row);
       if (blocks_.k_blocks == 1) {
         begin();

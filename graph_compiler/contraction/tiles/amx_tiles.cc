@@ -31,6 +31,14 @@ int AmxDepthFilledUp(int64_t pairs) {
   return static_cast<int>(CeilDiv(pairs, CeilDiv(pairs, kMostDepth)));
 }
 
+AmxA AdjacentRows(IrEmitter& e, Value* first, int64_t row_stride) {
+  AmxA a;
+  a.row_stride = row_stride;
+  a.halves[0] = first;
+  a.halves[1] = e.Address(first, kAmxRows * row_stride);
+  return a;
+}
+
 RowTiles AmxRowTiles(int64_t m) {
   constexpr int64_t kMostRows = kAmxHalves * kAmxRows;
   RowTiles tiles;

@@ -37,6 +37,9 @@ struct AmxA {
   int64_t row_stride = 0;
 };
 
+// Returns rows all of which lie `row_stride` bytes apart.
+AmxA AdjacentRows(IrEmitter& e, llvm::Value* first, int64_t row_stride);
+
 class AmxTiles {
  public:
   // The tiles have `rows` rows: the first half of A takes `first_rows` of them, at most 16, and the

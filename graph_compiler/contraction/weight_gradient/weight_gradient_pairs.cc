@@ -167,10 +167,7 @@ class PairsGradient {
     if (runs_.depth > 0) {
       tiles_.Load(sums);
       ForEachRun(chunk, {}, [&](Value* image, Value* row, const Values&) {
-        AmxA a;
-        a.row_stride = runs_.dy_row * kHalfBytes;
-        a.halves[0] = DyRun(panel, image, row);
-        a.halves[1] = e_.Address(a.halves[0], kAmxRows * a.row_stride);
+        const AmxA a = AdjacentRows(e_, DyRun(panel, image, row), runs_.dy_row * kHalfBytes);
         tiles_.Accumulate(a, StripRun(tap, image, row), e_.Int(runs_.pairs));
         return Values{};
       });

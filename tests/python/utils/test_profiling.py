@@ -1,20 +1,18 @@
-"""Profiles: the device's own trace, torch.profiler, the Chrome trace, hpu-compile profile."""
+"""Profiles: the device's own trace, torch.profiler, the Chrome trace."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import os
-import subprocess
-import sys
-from collections import defaultdict
 
 import pytest
 import torch
+from chrome_trace import check_chrome_trace
 from helpers import fresh_process
 from torch.profiler import ProfilerActivity
 
-from habana_frameworks.torch import cli, native
+from habana_frameworks.torch import native
 from habana_frameworks.torch.utils import profiler
 from habana_frameworks.torch.utils.profiler.host_rates import HostRates, _host
 from habana_frameworks.torch.utils.profiler.profile import Profile
@@ -44,39 +42,6 @@ def run(product, calls: int):
             result = compiled(*inputs)
     torch.hpu.synchronize()
     return result
-
-
-def check_nesting(intervals) -> None:
-    """Of two intervals of a row, one contains the other or they are apart."""
-    open_ends: list[float] = []
-    for start, end, name in sorted(intervals, key=lambda i: (i[0], -i[1])):
-        while open_ends and open_ends[-1] <= start:
-            open_ends.pop()
-        assert not open_ends or end <= open_ends[-1], name
-        open_ends.append(end)
-
-
-def check_chrome_trace(content) -> dict[tuple[int, int], list]:
-    """Fields that viewers need; intervals by row."""
-    rows = defaultdict(list)
-    starts, ends = {}, {}
-    for event in content["traceEvents"]:
-        assert event["ph"] in "XMsf"
-        assert isinstance(event["name"], str)
-        assert isinstance(event["pid"], int)
-        assert isinstance(event["tid"], int)
-        if event["ph"] == "X":
-            assert event["dur"] >= 0
-            rows[event["pid"], event["tid"]].append(event)
-        elif event["ph"] in "sf":
-            (starts if event["ph"] == "s" else ends)[event["id"]] = event["ts"]
-    for events in rows.values():
-        times = [e["ts"] for e in events]
-        assert times == sorted(times)
-        check_nesting((e["ts"], e["ts"] + e["dur"], e["name"]) for e in events)
-    assert starts.keys() == ends.keys()
-    assert all(starts[i] <= ends[i] for i in starts)
-    return rows
 
 
 def test_kernels_have_exact_figures(product):
@@ -373,91 +338,3 @@ def test_bridge_names(product, tmp_path, monkeypatch):
     profiler._stop_profiler()
     content = json.loads((tmp_path / f"default_profiling_{os.getpid()}.json").read_text())
     assert [e for e in content["traceEvents"] if e.get("cat") == "launch"]
-
-
-SCRIPT = """
-import sys
-import torch
-import habana_frameworks.torch
-compiled = torch.compile(lambda x: (x @ x).tanh(), backend="hpu_backend", dynamic=False)
-x = torch.eye(int(sys.argv[1]), device="hpu")
-with torch.no_grad():
-    for _ in range(4):
-        y = compiled(x)
-print("sum", float(y.cpu().sum()))
-"""
-
-
-@pytest.fixture
-def script(tmp_path):
-    path = tmp_path / "script.py"
-    path.write_text(SCRIPT)
-    return path
-
-
-def test_whole_process(script, tmp_path):
-    """With HABANA_PROFILE=1 the file exists when the process has ended."""
-    environment = {**os.environ, "HABANA_PROFILE": "1"}
-    ended = subprocess.run(
-        [sys.executable, str(script), "40"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=True,
-    )
-    (path,) = tmp_path.glob("default_profiling_*.json")
-    assert f"HABANA_PROFILE: the trace is in {path.name}" in ended.stderr
-    rows = check_chrome_trace(json.loads(path.read_text()))
-    events = [e for row in rows.values() for e in row]
-    assert len([e for e in events if e["cat"] == "launch"]) == 4
-    assert len([e for e in events if e["cat"] == "mme" and e["args"]["flops"] == 2 * 40**3]) == 4
-    assert len([e for e in events if e["name"].startswith("program ")]) == 4
-
-
-def test_traces_can_be_forbidden(script, tmp_path):
-    probe = (
-        "import torch, habana_frameworks.torch\n"
-        "from habana_frameworks.torch.utils import profiler\n"
-        "try:\n"
-        "    with profiler.profile(): pass\n"
-        "except RuntimeError as error: print(error)\n"
-        "with torch.profiler.profile() as prof: torch.ones(3, device='hpu').cpu()\n"
-        "print(sum(e.device_type == torch.autograd.DeviceType.HPU for e in prof.events()))\n"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", probe],
-        env={**os.environ, "HABANA_PROFILE": "0"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=True,
-    )
-    lines = ended.stdout.splitlines()
-    assert "HABANA_PROFILE=0 forbids traces of the device" in lines[0]
-    assert lines[1] == "0"
-
-
-def test_command(script, tmp_path, capsys):
-    trace = tmp_path / "trace.json"
-    arguments = ["profile", "--json", "--trace", str(trace), str(script), "24"]
-    assert cli.main(arguments) == 0
-    captured = capsys.readouterr()
-    report = json.loads(captured.out)
-    assert "sum " in captured.err
-    (gemm,) = [row for row in report["kernels"] if row["flops"] == 2 * 24**3]
-    assert gemm["calls"] == 4
-    assert check_chrome_trace(json.loads(trace.read_text()))
-    assert cli.main(["profile", str(script), "24"]) == 0
-    text = capsys.readouterr().out
-    assert "Engines" in text and "Kernels" in text and "Launches" in text
-
-
-def test_command_errors(tmp_path, capsys):
-    assert cli.main(["profile", str(tmp_path / "none.py")]) == 1
-    assert "there is no file" in capsys.readouterr().err
-    failing = tmp_path / "failing.py"
-    failing.write_text("raise SystemExit(3)")
-    assert cli.main(["profile", str(failing)]) == 1
-    assert "failing.py ended with 3" in capsys.readouterr().err

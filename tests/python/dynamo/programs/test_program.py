@@ -60,7 +60,7 @@ def test_a_program_of_another_version_is_refused():
     data[8] = 1
     with pytest.raises(
         _torch.DeviceError,
-        match="UNIMPLEMENTED: program old: program version 1, this build reads 3",
+        match="UNIMPLEMENTED: program old: program version 1, this build reads 4",
     ):
         _torch.Program(bytes(data), [], "old")
 
