@@ -6,6 +6,8 @@
 # hpu_precompiled(target HEADER ... [DEPS ...] [PIE]) makes a precompiled header and the target that
 # builds it. PIE is for executables, whose code is generated differently from that of libraries.
 # Parsing foreign headers is most of the compile time, so there is one header for each kind of code.
+# hpu_unity(target [BATCH n]) lets a target of the product compile n of its files at once (option
+# HPU_UNITY, docs/decisions/0040-first-build.md). CMake leaves out files with flags of their own.
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
   # ccache requires these settings for precompiled headers, and paths that are relative to the
@@ -59,6 +61,14 @@ function(hpu_precompiled name)
   endif()
 endfunction()
 
+function(hpu_unity name)
+  cmake_parse_arguments(ARG "" "BATCH" "" ${ARGN})
+  if(NOT ARG_BATCH)
+    set(ARG_BATCH 12)
+  endif()
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ${HPU_UNITY} UNITY_BUILD_BATCH_SIZE ${ARG_BATCH})
+endfunction()
+
 function(hpu_library name)
   cmake_parse_arguments(ARG "" "PCH" "SOURCES;DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
@@ -67,6 +77,7 @@ function(hpu_library name)
     set(ARG_PCH hpu_pch)
   endif()
   target_precompile_headers(${name} REUSE_FROM ${ARG_PCH})
+  hpu_unity(${name})
 endfunction()
 
 function(hpu_test name)

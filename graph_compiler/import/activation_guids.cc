@@ -9,7 +9,6 @@
 namespace hpu::graph_compiler {
 namespace {
 
-constexpr ScalarType kF32 = ScalarType::kF32;
 
 absl::Status ImportRelu(Importer& im) {
   ns_ReluKernel_ParamsV2 params{};
@@ -147,7 +146,7 @@ absl::Status ImportLogit(Importer& im) {
   });
 }
 
-const GuidRow kRows[] = {
+const GuidRow kActivationRows[] = {
     {"relu_fwd", InferSameAsFirst, ImportRelu},
     {"threshold_fwd", InferSameAsFirst, ImportRelu},
     {"relu_bwd", InferBroadcast, ImportReluBackward},
@@ -166,6 +165,6 @@ const GuidRow kRows[] = {
 
 }  // namespace
 
-std::span<const GuidRow> ActivationRows() { return kRows; }
+std::span<const GuidRow> ActivationRows() { return kActivationRows; }
 
 }  // namespace hpu::graph_compiler

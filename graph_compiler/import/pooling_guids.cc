@@ -10,10 +10,9 @@
 namespace hpu::graph_compiler {
 namespace {
 
-constexpr ScalarType kF32 = ScalarType::kF32;
 
 // One spatial dimension of a pooling window.
-struct Window {
+struct PoolWindow {
   int64_t in = 0, out = 0, kernel = 1, stride = 1, dilation = 1, pad_begin = 0, pad_end = 0;
   // Returns whether some window reaches outside the image.
   bool Leaves() const {
@@ -21,7 +20,7 @@ struct Window {
   }
 };
 
-int64_t PooledSize(int64_t in, const Window& w, int32_t convention) {
+int64_t PooledSize(int64_t in, const PoolWindow& w, int32_t convention) {
   const int64_t span = in + w.pad_begin + w.pad_end - w.dilation * (w.kernel - 1) - 1;
   if (convention == NS_POOLING_SAME) return (in + w.stride - 1) / w.stride;
   if (span < 0) return 0;
@@ -33,7 +32,7 @@ int64_t PooledSize(int64_t in, const Window& w, int32_t convention) {
 }
 
 struct Pool {
-  Window h, w;
+  PoolWindow h, w;
   int32_t convention = 0;
 };
 
@@ -123,7 +122,7 @@ Shape Along(size_t dim, int64_t step, size_t dim2, int64_t step2) {
 
 class WindowBody {
  public:
-  WindowBody(BodyBuilder& body, const View& x, const Window& h, const Window& w)
+  WindowBody(BodyBuilder& body, const View& x, const PoolWindow& h, const PoolWindow& w)
       : body_(body), x_(x), h_(h), w_(w) {}
 
   E Row() { return body_.Load(Importer::Iota(Along(2, h_.stride, 4, h_.dilation), -h_.pad_begin)); }
@@ -168,15 +167,15 @@ class WindowBody {
  private:
   BodyBuilder& body_;
   const View& x_;
-  const Window& h_;
-  const Window& w_;
+  const PoolWindow& h_;
+  const PoolWindow& w_;
 };
 
 using WindowFunction = std::function<E(WindowBody&, BodyBuilder&)>;
 
 // Computes out (n, c, ho, wo) = fold of function over (kh, kw).
-void ReduceWindows(Importer& im, const View& x, const View& out, ReduceKind kind, const Window& h,
-                   const Window& w, const WindowFunction& function) {
+void ReduceWindows(Importer& im, const View& x, const View& out, ReduceKind kind, const PoolWindow& h,
+                   const PoolWindow& w, const WindowFunction& function) {
   View wide = out;
   wide.shape.insert(wide.shape.end(), {1, 1});
   wide.strides.insert(wide.strides.end(), {0, 0});
@@ -231,7 +230,7 @@ absl::Status ImportMaxPool(Importer& im) {
 constexpr int64_t kMostUnrolledWindows = 9;
 
 // The number of windows along a dimension that an element of the image may lie in.
-int64_t WindowsAround(const Window& w) { return (w.kernel - 1) * w.dilation / w.stride + 1; }
+int64_t WindowsAround(const PoolWindow& w) { return (w.kernel - 1) * w.dilation / w.stride + 1; }
 
 // Computes the gradient of x from the inputs gradient, x and flat positions of maxima: an element
 // sums over the windows around it whose maximum it was. x gives sizes only.
@@ -259,7 +258,7 @@ absl::Status ImportMaxPoolGradient(Importer& im) {
     return body.Load(Importer::Iota(strides, add));
   };
   // Returns the window `back` places before the last one that may hold the element.
-  const auto window_at = [&](const Window& w, size_t dim, E back) {
+  const auto window_at = [&](const PoolWindow& w, size_t dim, E back) {
     const E last = Binary(Opcode::kFloorDiv, along(dim, w.pad_begin),
                           body.ConstInt(ScalarType::kI64, w.stride));
     return last - back;
@@ -321,7 +320,7 @@ absl::StatusOr<std::vector<Sizes>> InferMaxPoolGradient(const ShapeContext& cont
 
 // Returns how many elements of a window along one dimension count for the average, given its output
 // index.
-E CountAlong(BodyBuilder& body, size_t dim, const Window& window, bool include_padding) {
+E CountAlong(BodyBuilder& body, size_t dim, const PoolWindow& window, bool include_padding) {
   Shape steps(4, 0);
   steps[dim] = window.stride;
   const E start = body.Load(Importer::Iota(steps, -window.pad_begin));
@@ -368,12 +367,12 @@ absl::StatusOr<std::vector<Sizes>> InferAdaptivePool(const ShapeContext& context
   return std::vector<Sizes>{out};
 }
 
-// Window i covers [floor(i * in / out), ceil((i + 1) * in / out)).
+// PoolWindow i covers [floor(i * in / out), ceil((i + 1) * in / out)).
 absl::Status ImportAdaptivePool(Importer& im) {
   const View x = im.Input(0);
   const Shape shape = im.OutputShape(0);
-  const Window h{x.shape[2], shape[2], x.shape[2] / shape[2], x.shape[2] / shape[2]};
-  const Window w{x.shape[3], shape[3], x.shape[3] / shape[3], x.shape[3] / shape[3]};
+  const PoolWindow h{x.shape[2], shape[2], x.shape[2] / shape[2], x.shape[2] / shape[2]};
+  const PoolWindow w{x.shape[3], shape[3], x.shape[3] / shape[3], x.shape[3] / shape[3]};
   if (h.kernel * h.out == h.in && w.kernel * w.out == w.in) {
     const View sum = im.NewValue(MemoryType::kF32, shape, &x.strides);
     ReduceWindows(im, x, sum, ReduceKind::kSum, h, w,
@@ -389,7 +388,7 @@ absl::Status ImportAdaptivePool(Importer& im) {
   node.domain = {shape[0], shape[1], h.out, w.out, h.in, w.in};
   node.kind = Loop{.reduced = 2, .reduce = ReduceKind::kSum};
   BodyBuilder body;
-  const auto weight = [&](size_t out_dim, size_t in_dim, const Window& window) {
+  const auto weight = [&](size_t out_dim, size_t in_dim, const PoolWindow& window) {
     const auto scaled = [&](int64_t step, int64_t add) {
       Shape strides(kRank, 0);
       strides[out_dim] = step;
@@ -416,7 +415,7 @@ absl::Status ImportAdaptivePool(Importer& im) {
   return absl::OkStatus();
 }
 
-const GuidRow kRows[] = {
+const GuidRow kPoolingRows[] = {
     {"pt_maxpool_2d_fwd", InferPool, ImportMaxPool, true},
     {"pt_maxpool_2d_bwd", InferMaxPoolGradient, ImportMaxPoolGradient, true},
     {"avg_pool_2d_fwd", InferPool, ImportAveragePool, true},
@@ -425,6 +424,6 @@ const GuidRow kRows[] = {
 
 }  // namespace
 
-std::span<const GuidRow> PoolingRows() { return kRows; }
+std::span<const GuidRow> PoolingRows() { return kPoolingRows; }
 
 }  // namespace hpu::graph_compiler

@@ -8,7 +8,6 @@
 namespace hpu::graph_compiler {
 namespace {
 
-constexpr ScalarType kF32 = ScalarType::kF32;
 
 absl::StatusOr<size_t> SoftmaxDim(Importer& im, size_t rank) {
   int32_t dim = 0;
@@ -63,7 +62,7 @@ absl::Status ImportSoftmaxBackward(Importer& im) {
   return absl::OkStatus();
 }
 
-const GuidRow kRows[] = {
+const GuidRow kSoftmaxRows[] = {
     {"softmax_fwd", InferSameAsFirst, ImportSoftmax},
     {"logsoftmax_fwd", InferSameAsFirst, ImportLogSoftmax},
     {"softmax_bwd", InferSameAsFirst, ImportSoftmaxBackward},
@@ -72,6 +71,6 @@ const GuidRow kRows[] = {
 
 }  // namespace
 
-std::span<const GuidRow> SoftmaxRows() { return kRows; }
+std::span<const GuidRow> SoftmaxRows() { return kSoftmaxRows; }
 
 }  // namespace hpu::graph_compiler

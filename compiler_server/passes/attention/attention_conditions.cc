@@ -16,10 +16,6 @@ std::optional<double> Uniform(const Value* value) {
   return full->Float(AttrKey::kValue);
 }
 
-const Node* MadeBy(const Value* value, OpKind op) {
-  return value->producer != nullptr && value->producer->op == op ? value->producer : nullptr;
-}
-
 Value* Unshaped(Value* value) {
   while (const Node* reshape = MadeBy(value, OpKind::kReshape)) value = reshape->operands[0];
   return value;
