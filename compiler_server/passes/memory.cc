@@ -36,7 +36,8 @@ Value* RowMajor(Builder& b, Value* value) {
   if (ir::IsDense(type, &perm)) {
     Dims sizes = Permuted(type.sizes, perm);
     Dims strides = RowMajorStrides(sizes);
-    return b.Permute(AsStrided(b, value, std::move(sizes), std::move(strides)), ir::InversePermutation(perm));
+    return b.Permute(AsStrided(b, value, std::move(sizes), std::move(strides)),
+                     ir::InversePermutation(perm));
   }
   // Repeated elements (stride 0) are read once.
   Dims sizes = type.sizes;
@@ -157,7 +158,8 @@ absl::Status LayOutEagerOperands(ir::Graph& graph, const PassContext& context) {
       Dims perm;
       if (!ir::IsDense({x->type.dtype, x->type.sizes, strides}, &perm)) continue;
       if (!x->type.contiguous()) x = RowMajor(b, x);
-      node.operands[i] = b.Permute(Copy(b, context, b.Permute(x, perm)), ir::InversePermutation(perm));
+      node.operands[i] =
+          b.Permute(Copy(b, context, b.Permute(x, perm)), ir::InversePermutation(perm));
     }
     return ir::Visit::kKeep;
   });

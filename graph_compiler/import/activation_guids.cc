@@ -9,7 +9,6 @@
 namespace hpu::graph_compiler {
 namespace {
 
-
 absl::Status ImportRelu(Importer& im) {
   ns_ReluKernel_ParamsV2 params{};
   const bool has_replacement = ReadParams(im.node(), &params);

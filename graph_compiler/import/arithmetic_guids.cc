@@ -9,7 +9,6 @@
 namespace hpu::graph_compiler {
 namespace {
 
-
 // Bounds are tensors (inputs 1 and 2, each optional) or params.
 absl::Status ImportClamp(Importer& im) {
   ns_ClampKernel_Params params{};

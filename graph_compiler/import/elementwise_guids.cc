@@ -10,7 +10,6 @@
 namespace hpu::graph_compiler {
 namespace {
 
-
 struct PlainRow {
   std::string_view name;
   size_t arity;

@@ -10,7 +10,6 @@
 namespace hpu::graph_compiler {
 namespace {
 
-
 // One spatial dimension of a pooling window.
 struct PoolWindow {
   int64_t in = 0, out = 0, kernel = 1, stride = 1, dilation = 1, pad_begin = 0, pad_end = 0;
@@ -174,8 +173,8 @@ class WindowBody {
 using WindowFunction = std::function<E(WindowBody&, BodyBuilder&)>;
 
 // Computes out (n, c, ho, wo) = fold of function over (kh, kw).
-void ReduceWindows(Importer& im, const View& x, const View& out, ReduceKind kind, const PoolWindow& h,
-                   const PoolWindow& w, const WindowFunction& function) {
+void ReduceWindows(Importer& im, const View& x, const View& out, ReduceKind kind,
+                   const PoolWindow& h, const PoolWindow& w, const WindowFunction& function) {
   View wide = out;
   wide.shape.insert(wide.shape.end(), {1, 1});
   wide.strides.insert(wide.strides.end(), {0, 0});

@@ -8,7 +8,6 @@
 namespace hpu::graph_compiler {
 namespace {
 
-
 absl::StatusOr<std::vector<Sizes>> InferResize(const ShapeContext& context) {
   if (!context.HasInput(0) || context.Input(0).size() < 3) {
     return InvalidArgument("resize needs an input of rank 3 or more");

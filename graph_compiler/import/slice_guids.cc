@@ -27,7 +27,7 @@ void ReadWindow(const T& params, const Sizes& sizes, bool fcd_is_empty, SliceBou
 }
 
 absl::StatusOr<SliceBounds> SliceWindow(const NodeDesc& node, const Sizes& sizes,
-                                   const TensorDesc* output) {
+                                        const TensorDesc* output) {
   SliceBounds window;
   window.begin.assign(sizes.size(), 0);
   window.end.assign(sizes.begin(), sizes.end());
@@ -69,7 +69,7 @@ absl::StatusOr<SliceBounds> SliceAxisWindow(const NodeDesc& node, const Sizes& s
 }
 
 absl::StatusOr<SliceBounds> AnyWindow(const NodeDesc& node, const Sizes& sizes,
-                                 const TensorDesc* output) {
+                                      const TensorDesc* output) {
   return node.guid == "slice_axis" ? SliceAxisWindow(node, sizes)
                                    : SliceWindow(node, sizes, output);
 }
@@ -114,14 +114,16 @@ void ImportOverlay(Importer& im, const View* base, const View& inserted,
 }
 
 absl::Status ImportSliceInsert(Importer& im) {
-  ASSIGN_OR_RETURN(const SliceBounds window, SliceWindow(im.node(), im.InputDesc(0).sizes, nullptr));
+  ASSIGN_OR_RETURN(const SliceBounds window,
+                   SliceWindow(im.node(), im.InputDesc(0).sizes, nullptr));
   const View base = im.Input(0);
   ImportOverlay(im, &base, im.Input(1), [&](const View& v) { return WindowOf(v, window); });
   return absl::OkStatus();
 }
 
 absl::Status ImportSliceGradient(Importer& im) {
-  ASSIGN_OR_RETURN(const SliceBounds window, SliceWindow(im.node(), im.OutputDesc(0).sizes, nullptr));
+  ASSIGN_OR_RETURN(const SliceBounds window,
+                   SliceWindow(im.node(), im.OutputDesc(0).sizes, nullptr));
   ImportOverlay(im, nullptr, im.Input(0), [&](const View& v) { return WindowOf(v, window); });
   return absl::OkStatus();
 }

@@ -8,7 +8,6 @@
 namespace hpu::graph_compiler {
 namespace {
 
-
 absl::StatusOr<size_t> SoftmaxDim(Importer& im, size_t rank) {
   int32_t dim = 0;
   ReadParams(im.node(), &dim);

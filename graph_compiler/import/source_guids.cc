@@ -10,7 +10,6 @@
 namespace hpu::graph_compiler {
 namespace {
 
-
 absl::Status ImportConstant(Importer& im) {
   ns_ConstantKernel_Params params{};
   ns_ConstantKernel_ParamsV2 wide{};

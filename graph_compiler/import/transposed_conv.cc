@@ -102,7 +102,7 @@ View ReversedWeight(Importer& im, int64_t groups) {
 
 absl::Status ImportTransposedConv(Importer& im, const synConvolutionParams& params) {
   const KernelWindow windows[2] = {{params.kH, params.dH, params.dilH, params.padT},
-                             {params.kW, params.dW, params.dilW, params.padL}};
+                                   {params.kW, params.dW, params.dilW, params.padL}};
   const int64_t kernels = int64_t{params.dH} * params.dW;
   if (kernels > kMostKernels) {
     return Unimplemented("transposed convolution of ", kernels, " phases, at most ", kMostKernels);

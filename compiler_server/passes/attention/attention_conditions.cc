@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "compiler_server/ir/rewrite.h"
+
 namespace hpu::compiler {
 
 using ir::AttrKey;

@@ -6,7 +6,6 @@
 namespace hpu::compiler {
 namespace {
 
-
 // torch.matmul treats a vector as a matrix with an additional dimension, which the result does not
 // have.
 Value* EmitMatmul(Call& call, Value* a, Value* b) {

@@ -7,7 +7,6 @@
 namespace hpu::compiler {
 namespace {
 
-
 void Embedding(Call& call) {
   call.Return(call.b.Gather(call.Tensor("weight"), call.Tensor("indices"), 0));
 }

@@ -62,7 +62,6 @@ Value* PlaceAlong(Call& call, Value* x, int64_t dim, int64_t start, int64_t step
 
 namespace {
 
-
 // The arguments of a scatter. The source is cut to the sizes of the index, which may be smaller.
 struct ScatterCall {
   Value* x;

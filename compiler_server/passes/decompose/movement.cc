@@ -7,7 +7,6 @@
 namespace hpu::compiler {
 namespace {
 
-
 void Cat(Call& call) {
   std::vector<Value*> parts;
   for (Value* part : call.Tensors("tensors")) {

@@ -7,7 +7,6 @@
 namespace hpu::compiler {
 namespace {
 
-
 void SoftmaxOf(Call& call, OpKind op) {
   // In softmax.int(x, dim, dtype) and in _softmax(x, dim, half_to_float) the conversion comes
   // first.

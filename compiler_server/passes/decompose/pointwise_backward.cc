@@ -7,7 +7,6 @@
 namespace hpu::compiler {
 namespace {
 
-
 // threshold_backward(grad, x, threshold) is the gradient of relu, too. Where x is NaN the gradient
 // passes.
 void ThresholdBackward(Call& call) {

@@ -7,7 +7,6 @@
 namespace hpu::compiler {
 namespace {
 
-
 // Refuses the call unless both arguments have the same float type: PyTorch computes other pairs in
 // another type.
 bool AreFloats(Call& call) {

@@ -7,7 +7,6 @@
 namespace hpu::compiler {
 namespace {
 
-
 // view, flatten, squeeze and the like are fully described by the declared sizes.
 void ReshapeToDeclared(Call& call) {
   call.Return(call.b.Reshape(call.Tensor(kSelf), call.type().sizes));

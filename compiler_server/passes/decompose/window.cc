@@ -8,7 +8,6 @@
 namespace hpu::compiler {
 namespace {
 
-
 // The .vec overloads call this argument "input".
 Value* Image(Call& call) { return call.Tensor(call.Has("input") ? "input" : kSelf); }
 

@@ -8,7 +8,6 @@
 namespace hpu::compiler {
 namespace {
 
-
 // Returns the sums over blocks of `rows` times `columns` elements.
 Expr BlockSums(Expr x, int64_t rows, int64_t columns) {
   return OverImage(x, [&](Value* last) {

@@ -48,7 +48,8 @@ Plan::Plan(const TargetInfo& target, const AttentionBackwardSpec& gradient)
   query_cols = static_cast<int64_t>(query_vectors) * target.f32_lanes;
   query_block = RoundUp(std::min(spec.m, kQueriesPerBlock), query_cols);
   query_blocks = CeilDiv(spec.m, query_block);
-  splits = std::clamp<int64_t>(CeilDiv(kAttentionTasksWanted, units), 1, spec.kv_repeat * query_blocks);
+  splits =
+      std::clamp<int64_t>(CeilDiv(kAttentionTasksWanted, units), 1, spec.kv_repeat * query_blocks);
   key_rows = MaxTileRows(target, query_vectors);
   if (amx) key_rows = d.rows = dv.rows = kAmxHalves * kAmxRows;
   key_step = std::lcm(std::lcm(key_rows, kRowsAtOnce), std::lcm(d.rows, dv.rows));

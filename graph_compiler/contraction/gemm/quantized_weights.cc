@@ -224,7 +224,8 @@ class QuantizedGemm {
   }
 
   int64_t StepAlongK() const {
-    return spec_.group % (kUnrolledSteps * e_.lanes()) == 0 ? kUnrolledSteps * e_.lanes() : e_.lanes();
+    return spec_.group % (kUnrolledSteps * e_.lanes()) == 0 ? kUnrolledSteps * e_.lanes()
+                                                            : e_.lanes();
   }
 
   Value* Factor(uint32_t operand, const MatrixAccess& factor, Value* group, Value* col) {

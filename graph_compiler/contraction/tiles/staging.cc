@@ -9,7 +9,6 @@ namespace {
 
 using llvm::Value;
 
-
 // Returns the row stride of the matrix as a dense one in `staged`. One line more than needed keeps
 // rows of a power of two from meeting in one cache set.
 int64_t StagedRowStride(int64_t cols, int64_t size) {

@@ -120,7 +120,8 @@ GemmBlocks ChooseGemmBlocks(const TargetInfo& target, int64_t batch, int64_t m, 
 
   int64_t row_blocks = use.packed_by_task ? PackingRowBlocks(m) : RowBlocks(m, kRowsPerBlock);
   const auto panel_flops = [&] { return CeilDiv(m, row_blocks) * blocks.panel_cols * k * 2; };
-  while (batch * row_blocks * blocks.panels < kGemmTasksWanted && panel_flops() >= 2 * kMinTaskFlops &&
+  while (batch * row_blocks * blocks.panels < kGemmTasksWanted &&
+         panel_flops() >= 2 * kMinTaskFlops &&
          row_blocks * 2 * kFewestTilesPerBlock <= blocks.tiles.count()) {
     row_blocks *= 2;
   }
