@@ -6,6 +6,12 @@
 # hpu_precompiled(target HEADER ... [DEPS ...] [PIE]) makes a precompiled header and the target that
 # builds it. PIE is for executables, whose code is generated differently from that of libraries.
 # Parsing foreign headers is most of the compile time, so there is one header for each kind of code.
+# hpu_unity(target) lets a target of the product compile up to 20 of its files at once, in parts of
+# equal size (option HPU_UNITY, docs/decisions/0040-first-build.md). hpu_library does this by itself.
+# CMake compiles files that have flags of their own alone.
+# hpu_generated_library(name SOURCES ... DEPS ... [PCH target]) makes a static library of what protoc
+# wrote. Its files repeat each other's names, so each is compiled alone. They are compiled quickly,
+# because they only copy a few fields per message.
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
   # ccache requires these settings for precompiled headers, and paths that are relative to the
@@ -59,6 +65,14 @@ function(hpu_precompiled name)
   endif()
 endfunction()
 
+function(hpu_unity name)
+  get_target_property(sources ${name} SOURCES)
+  list(LENGTH sources count)
+  math(EXPR parts "(${count} + 19) / 20")
+  math(EXPR batch "(${count} + ${parts} - 1) / ${parts}")
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ${HPU_UNITY} UNITY_BUILD_BATCH_SIZE ${batch})
+endfunction()
+
 function(hpu_library name)
   cmake_parse_arguments(ARG "" "PCH" "SOURCES;DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
@@ -67,6 +81,18 @@ function(hpu_library name)
     set(ARG_PCH hpu_pch)
   endif()
   target_precompile_headers(${name} REUSE_FROM ${ARG_PCH})
+  hpu_unity(${name})
+endfunction()
+
+function(hpu_generated_library name)
+  cmake_parse_arguments(ARG "" "PCH" "SOURCES;DEPS" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(${name} PUBLIC ${ARG_DEPS})
+  target_include_directories(${name} PUBLIC ${CMAKE_BINARY_DIR} ${CMAKE_CURRENT_BINARY_DIR})
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  if(ARG_PCH)
+    target_precompile_headers(${name} REUSE_FROM ${ARG_PCH})
+  endif()
 endfunction()
 
 function(hpu_test name)

@@ -28,7 +28,7 @@ using runtime::Device;
 using runtime::Event;
 using ReleaseGil = py::call_guard<py::gil_scoped_release>;
 
-runtime::Stream& StreamWithId(uint32_t id) { return *Check(AcquiredDevice().GetStream(id)); }
+runtime::Stream& AcquiredStream(uint32_t id) { return *Check(AcquiredDevice().GetStream(id)); }
 
 void BindDevice(py::module_& m) {
   m.def("initialize", [](const std::string& path) { Device::Get().SetDefaultLibrary(path); });
@@ -92,7 +92,7 @@ void BindMemory(py::module_& m) {
   m.def("empty_cache", [] { GetDeviceAllocator().emptyCache(); }, ReleaseGil());
   m.def("record_stream", [](const at::Tensor& tensor, uint32_t stream) {
     runtime::DeviceBlock* block = BlockOf(tensor.storage().data_ptr());
-    if (block != nullptr) Device::Get().allocator().RecordStream(block, StreamWithId(stream));
+    if (block != nullptr) Device::Get().allocator().RecordStream(block, AcquiredStream(stream));
   });
   m.def("data_address", [](const at::Tensor& tensor) {
     TORCH_CHECK_VALUE(tensor.device().type() == c10::DeviceType::HPU,
@@ -104,25 +104,25 @@ void BindMemory(py::module_& m) {
 void BindStreams(py::module_& m) {
   m.def(
       "create_stream",
-      [](int /*priority*/) { return StreamWithId(Device::Get().NextStreamId()).id(); },
+      [](int /*priority*/) { return AcquiredStream(Device::Get().NextStreamId()).id(); },
       py::arg("priority") = 0, ReleaseGil());
   m.def("default_stream", [] { return 0; });
   m.def("current_stream", [] { return runtime::CurrentStreamId(); });
-  m.def("set_stream", [](uint32_t id) { runtime::SetCurrentStreamId(StreamWithId(id).id()); });
+  m.def("set_stream", [](uint32_t id) { runtime::SetCurrentStreamId(AcquiredStream(id).id()); });
   m.def("stream_handle",
-        [](uint32_t id) { return reinterpret_cast<uintptr_t>(StreamWithId(id).handle()); });
-  m.def("stream_query", [](uint32_t id) { return Check(StreamWithId(id).Query()); });
+        [](uint32_t id) { return reinterpret_cast<uintptr_t>(AcquiredStream(id).handle()); });
+  m.def("stream_query", [](uint32_t id) { return Check(AcquiredStream(id).Query()); });
   m.def(
-      "stream_synchronize", [](uint32_t id) { Check(StreamWithId(id).Synchronize()); },
+      "stream_synchronize", [](uint32_t id) { Check(AcquiredStream(id).Synchronize()); },
       ReleaseGil());
   m.def("stream_wait_event",
-        [](uint32_t id, Event& event) { Check(StreamWithId(id).Wait(event)); });
+        [](uint32_t id, Event& event) { Check(AcquiredStream(id).Wait(event)); });
   m.def("stream_wait_stream", [](uint32_t id, uint32_t other) {
-    Check(StreamWithId(id).WaitStream(StreamWithId(other)));
+    Check(AcquiredStream(id).WaitStream(AcquiredStream(other)));
   });
   py::class_<Event>(m, "Event")
       .def(py::init<bool>(), py::arg("enable_timing") = false)
-      .def("record", [](Event& event, uint32_t id) { Check(event.Record(StreamWithId(id))); })
+      .def("record", [](Event& event, uint32_t id) { Check(event.Record(AcquiredStream(id))); })
       .def("query", [](const Event& event) { return Check(event.Query()); })
       .def(
           "synchronize", [](const Event& event) { Check(event.Synchronize()); }, ReleaseGil())

@@ -10,6 +10,11 @@
 
 namespace hpu::ir {
 
+// Returns the node that made the value if it is of this op, else nullptr.
+inline const Node* MadeBy(const Value* value, OpKind op) {
+  return value->producer != nullptr && value->producer->op == op ? value->producer : nullptr;
+}
+
 enum class Visit { kKeep, kDrop };
 
 class Rewriter {

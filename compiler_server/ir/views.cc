@@ -68,4 +68,10 @@ bool LiesAs(const TensorType& type, const Dims& strides) {
   return true;
 }
 
+Dims InversePermutation(const Dims& perm) {
+  Dims inverse(perm.size());
+  for (size_t i = 0; i < perm.size(); ++i) inverse[perm[i]] = static_cast<int64_t>(i);
+  return inverse;
+}
+
 }  // namespace hpu::ir

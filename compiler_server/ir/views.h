@@ -25,4 +25,7 @@ std::optional<RootView> FindRootView(Value* value, const std::function<bool(cons
 // at most one element do not matter.
 bool LiesAs(const TensorType& type, const Dims& strides);
 
+// Returns the permutation that undoes `perm`.
+Dims InversePermutation(const Dims& perm);
+
 }  // namespace hpu::ir

@@ -245,7 +245,7 @@ const char* MatmulBatch(const ir::Node& node) {
              : "more than 3 batch dimensions that cannot be merged";
 }
 
-constexpr LoweringRule kRules[] = {
+constexpr LoweringRule kContractRules[] = {
     {OpKind::kConv, LowerConv, LoweredTypes::kFloat, AnyShape},
     {OpKind::kConvTranspose, LowerConv, LoweredTypes::kFloat, AnyShape},
     {OpKind::kConvWeightGradient, LowerConv, LoweredTypes::kFloat, AnyShape},
@@ -260,6 +260,6 @@ constexpr LoweringRule kRules[] = {
 
 }  // namespace
 
-std::span<const LoweringRule> ContractRules() { return kRules; }
+std::span<const LoweringRule> ContractRules() { return kContractRules; }
 
 }  // namespace hpu::compiler

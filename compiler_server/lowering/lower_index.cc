@@ -98,7 +98,7 @@ void LowerScatterReduce(const NodeLowering& at) {
   });
 }
 
-constexpr LoweringRule kRules[] = {
+constexpr LoweringRule kIndexRules[] = {
     {OpKind::kGather, LowerGather, LoweredTypes::kMoved, AnyShape},
     {OpKind::kGatherElements, LowerGatherElements, LoweredTypes::kMoved, Rank5AroundDim},
     {OpKind::kScatter, LowerScatter, LoweredTypes::kMoved, Rank5AroundDim},
@@ -114,6 +114,6 @@ constexpr LoweringRule kRules[] = {
 
 }  // namespace
 
-std::span<const LoweringRule> IndexRules() { return kRules; }
+std::span<const LoweringRule> IndexRules() { return kIndexRules; }
 
 }  // namespace hpu::compiler

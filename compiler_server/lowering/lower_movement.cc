@@ -182,7 +182,7 @@ const char* Permutable(const ir::Node& node) {
              : "more than 8 dimensions that cannot be merged";
 }
 
-constexpr LoweringRule kRules[] = {
+constexpr LoweringRule kMovementRules[] = {
     {OpKind::kAsStrided, LowerAsStrided, LoweredTypes::kMoved, MovementRank},
     {OpKind::kAsStridedScatter, LowerAsStridedScatter, LoweredTypes::kMoved, MovementRank},
     {OpKind::kConcat, LowerConcat, LoweredTypes::kMoved, MovementRank},
@@ -207,6 +207,6 @@ synStridedOpParams StridedParams(const Dims& strides, int64_t offset) {
   return params;
 }
 
-std::span<const LoweringRule> MovementRules() { return kRules; }
+std::span<const LoweringRule> MovementRules() { return kMovementRules; }
 
 }  // namespace hpu::compiler

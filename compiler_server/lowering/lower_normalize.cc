@@ -80,7 +80,7 @@ void LowerRmsNorm(const NodeLowering& at) {
   if (!in_place) graph.Reshape(y, at.out[0]);
 }
 
-constexpr LoweringRule kRules[] = {
+constexpr LoweringRule kNormalizeRules[] = {
     {OpKind::kLayerNorm, LowerLayerNorm, LoweredTypes::kFloat, AnyShape},
     {OpKind::kLogSoftmax, LowerSoftmax, LoweredTypes::kFloat, AnyShape},
     {OpKind::kRmsNorm, LowerRmsNorm, LoweredTypes::kFloat, AnyShape},
@@ -89,6 +89,6 @@ constexpr LoweringRule kRules[] = {
 
 }  // namespace
 
-std::span<const LoweringRule> NormalizeRules() { return kRules; }
+std::span<const LoweringRule> NormalizeRules() { return kNormalizeRules; }
 
 }  // namespace hpu::compiler

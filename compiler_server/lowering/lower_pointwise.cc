@@ -114,7 +114,7 @@ void LowerPointwise(const NodeLowering& at) {
 
 void LowerCast(const NodeLowering& at) { at.graph.Cast(at.in[0], at.out[0]); }
 
-constexpr LoweringRule kRules[] = {
+constexpr LoweringRule kPointwiseRules[] = {
     {OpKind::kCast, LowerCast, LoweredTypes::kArithmetic, MergedRank5},
 };
 
@@ -123,7 +123,7 @@ constexpr LoweringRule kElementwise = {OpKind::kAten, LowerPointwise, LoweredTyp
 
 }  // namespace
 
-std::span<const LoweringRule> PointwiseRules() { return kRules; }
+std::span<const LoweringRule> PointwiseRules() { return kPointwiseRules; }
 
 const LoweringRule& ElementwiseRule() { return kElementwise; }
 

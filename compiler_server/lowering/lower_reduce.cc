@@ -143,7 +143,7 @@ const char* ReducibleRuns(const ir::Node& node) {
   return runs <= kMaxKernelRank ? nullptr : "more than 5 alternating dimensions";
 }
 
-constexpr LoweringRule kRules[] = {
+constexpr LoweringRule kReduceRules[] = {
     {OpKind::kArgmax, LowerArgReduce, LoweredTypes::kArithmetic, ArgReducible},
     {OpKind::kArgmin, LowerArgReduce, LoweredTypes::kArithmetic, ArgReducible},
     {OpKind::kCumprod, LowerScan, LoweredTypes::kArithmetic, AnyShape},
@@ -158,6 +158,6 @@ constexpr LoweringRule kRules[] = {
 
 }  // namespace
 
-std::span<const LoweringRule> ReduceRules() { return kRules; }
+std::span<const LoweringRule> ReduceRules() { return kReduceRules; }
 
 }  // namespace hpu::compiler

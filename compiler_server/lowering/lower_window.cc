@@ -131,7 +131,7 @@ const char* Window2d(const ir::Node& node) {
   return node.operands[0]->type.rank() == 4 ? nullptr : "only two spatial dimensions are supported";
 }
 
-constexpr LoweringRule kRules[] = {
+constexpr LoweringRule kWindowRules[] = {
     {OpKind::kAdaptiveAvgPool, LowerAdaptivePool, LoweredTypes::kFloat, Window2d},
     {OpKind::kAvgPool, LowerPool, LoweredTypes::kFloat, Window2d},
     {OpKind::kMaxPool, LowerPool, LoweredTypes::kFloat, Window2d},
@@ -142,6 +142,6 @@ constexpr LoweringRule kRules[] = {
 
 }  // namespace
 
-std::span<const LoweringRule> WindowRules() { return kRules; }
+std::span<const LoweringRule> WindowRules() { return kWindowRules; }
 
 }  // namespace hpu::compiler

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "compiler_server/ir/rewrite.h"
+#include "compiler_server/ir/views.h"
 
 namespace hpu::compiler {
 namespace {
@@ -25,12 +26,6 @@ const Dims* PermOf(const Value* value) {
 }
 
 Value* SourceOf(const Value* permuted) { return permuted->producer->operands[0]; }
-
-Dims Inverse(const Dims& perm) {
-  Dims inverse(perm.size());
-  for (size_t i = 0; i < perm.size(); ++i) inverse[perm[i]] = static_cast<int64_t>(i);
-  return inverse;
-}
 
 // Entry i of `dims` describes dimension i after the permute; the result describes dimension i
 // before it.
@@ -63,7 +58,7 @@ Value* OperandBefore(Builder& b, Value* operand, const Dims& perm, int64_t resul
   if (operand->type.elements() * kSmallOperandRatio > result_elements) return nullptr;
   Dims sizes = operand->type.sizes;
   sizes.insert(sizes.begin(), perm.size() - sizes.size(), 1);
-  return Reorder(b, b.Reshape(operand, sizes), Inverse(perm));
+  return Reorder(b, b.Reshape(operand, sizes), ir::InversePermutation(perm));
 }
 
 Value* MoveThroughElementwise(Node& node, Builder& b) {

@@ -17,12 +17,6 @@ using ir::OpKind;
 using ir::TensorType;
 using ir::Value;
 
-Dims Inverse(const Dims& perm) {
-  Dims inverse(perm.size());
-  for (size_t i = 0; i < perm.size(); ++i) inverse[perm[i]] = static_cast<int64_t>(i);
-  return inverse;
-}
-
 Dims Permuted(const Dims& dims, const Dims& perm) {
   Dims result;
   for (int64_t dim : perm) result.push_back(dims[dim]);
@@ -42,7 +36,8 @@ Value* RowMajor(Builder& b, Value* value) {
   if (ir::IsDense(type, &perm)) {
     Dims sizes = Permuted(type.sizes, perm);
     Dims strides = RowMajorStrides(sizes);
-    return b.Permute(AsStrided(b, value, std::move(sizes), std::move(strides)), Inverse(perm));
+    return b.Permute(AsStrided(b, value, std::move(sizes), std::move(strides)),
+                     ir::InversePermutation(perm));
   }
   // Repeated elements (stride 0) are read once.
   Dims sizes = type.sizes;
@@ -163,7 +158,8 @@ absl::Status LayOutEagerOperands(ir::Graph& graph, const PassContext& context) {
       Dims perm;
       if (!ir::IsDense({x->type.dtype, x->type.sizes, strides}, &perm)) continue;
       if (!x->type.contiguous()) x = RowMajor(b, x);
-      node.operands[i] = b.Permute(Copy(b, context, b.Permute(x, perm)), Inverse(perm));
+      node.operands[i] =
+          b.Permute(Copy(b, context, b.Permute(x, perm)), ir::InversePermutation(perm));
     }
     return ir::Visit::kKeep;
   });

@@ -17,11 +17,6 @@ using ir::Node;
 using ir::OpKind;
 using ir::Value;
 
-// The node that made the value, if it is of this op.
-const Node* MadeBy(const Value* value, OpKind op) {
-  return value->producer != nullptr && value->producer->op == op ? value->producer : nullptr;
-}
-
 std::optional<double> Uniform(const Value* value) {
   const Node* full = MadeBy(value, OpKind::kFull);
   return full == nullptr ? std::nullopt : std::optional(full->Float(AttrKey::kValue));

@@ -13,7 +13,7 @@ using namespace hpu::emulator;  // NOLINT
 
 namespace {
 
-synStatus CopyText(std::string_view text, char* buffer, size_t capacity) {
+synStatus CopyWhole(std::string_view text, char* buffer, size_t capacity) {
   if (capacity <= text.size()) {
     return Fail(synInvalidArgument, "the text needs ", text.size() + 1, " bytes");
   }
@@ -60,7 +60,7 @@ synStatus synEmulatorGetIsaLevel(char* buffer, size_t length) {
     SYN_REQUIRE_ARGUMENT(buffer != nullptr);
     const std::optional<hpu::IsaLevel> level = hpu::HostIsaLevel();
     if (!level.has_value()) return Fail(synUnsupported, "this CPU has less than x86-64-v2");
-    return CopyText(IsaLevelName(*level), buffer, length);
+    return CopyWhole(IsaLevelName(*level), buffer, length);
   });
 }
 
@@ -110,7 +110,7 @@ synStatus synEmulatorGetCounters(char* buffer, size_t capacity, size_t* size) {
     SYN_REQUIRE_ARGUMENT(size != nullptr);
     const std::string text = Library::Get().counters().ToJson();
     *size = text.size() + 1;
-    return buffer == nullptr ? synSuccess : CopyText(text, buffer, capacity);
+    return buffer == nullptr ? synSuccess : CopyWhole(text, buffer, capacity);
   });
 }
 

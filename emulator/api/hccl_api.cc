@@ -14,7 +14,7 @@ using namespace hpu::emulator;  // NOLINT
 
 namespace {
 
-constexpr int kVersion = 2604;
+constexpr int kHcclVersion = 2604;
 
 struct Communicator {};
 using Communicators = HandleTable<Communicator, hcclComm_t>;
@@ -114,7 +114,7 @@ hcclResult_t Remove(hcclComm_t comm) {
 
 hcclResult_t hcclGetVersion(int* version) {
   if (version == nullptr) return hcclInvalidArgument;
-  *version = kVersion;
+  *version = kHcclVersion;
   return hcclSuccess;
 }
 

@@ -11,9 +11,9 @@ using namespace hpu::emulator;  // NOLINT: the C functions are the outer side of
 namespace {
 
 // The version of the emulated interface, followed by the emulator's own.
-constexpr char kVersion[] = "1.21.0.1";
+constexpr char kLibraryVersion[] = "1.21.0.1";
 
-synStatus CopyText(const std::string& text, char* buffer, uint64_t size) {
+synStatus CopyTruncated(const std::string& text, char* buffer, uint64_t size) {
   SYN_REQUIRE_ARGUMENT(buffer != nullptr && size > 0);
   const size_t length = std::min<uint64_t>(text.size(), size - 1);
   std::memcpy(buffer, text.data(), length);
@@ -34,7 +34,7 @@ synStatus synDestroy() {
 synStatus synDriverGetVersion(char* buffer, int length) {
   return CallAnyTime([&]() -> synStatus {
     SYN_REQUIRE_ARGUMENT(length > 0);
-    return CopyText(kVersion, buffer, static_cast<uint64_t>(length));
+    return CopyTruncated(kLibraryVersion, buffer, static_cast<uint64_t>(length));
   });
 }
 
@@ -59,7 +59,7 @@ synStatus synConfigurationGet(const char* name, char* value, uint64_t size) {
     if (text->size() + 1 > size) {
       return Fail(synInvalidArgument, "the value of ", name, " needs ", text->size() + 1, " bytes");
     }
-    return CopyText(*text, value, size);
+    return CopyTruncated(*text, value, size);
   });
 }
 
@@ -67,7 +67,7 @@ synStatus synStatusGetBriefDescription(synStatus status, char* buffer, size_t le
   return CallAnyTime([&]() -> synStatus {
     const char* text = StatusText(status);
     if (text == nullptr) return Fail(synFail, "no status has the number ", status);
-    return CopyText(text, buffer, length);
+    return CopyTruncated(text, buffer, length);
   });
 }
 

@@ -4,7 +4,7 @@
 // spinning thread yields to threads that have work.
 #pragma once
 
-#include <immintrin.h>
+#include <emmintrin.h>
 #include <sched.h>
 
 #include <atomic>

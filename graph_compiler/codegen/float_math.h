@@ -13,6 +13,8 @@
 
 namespace hpu::graph_compiler {
 
+inline constexpr double kLn2 = 0.69314718055994531;
+
 class FloatMath {
  public:
   using Value = llvm::Value*;

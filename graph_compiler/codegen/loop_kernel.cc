@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t kScratchAlignment = 64;
 
-void PrintShape(std::ostream& out, const Shape& shape) {
+void AppendShape(std::ostream& out, const Shape& shape) {
   for (const int64_t size : shape) out << size << ',';
   out << ';';
 }
@@ -68,8 +68,8 @@ uint64_t LoopKernel::ScratchBytes() const {
 
 std::string LoopKernel::Structure() const {
   std::ostringstream out;
-  PrintShape(out, outer);
-  PrintShape(out, inner);
+  AppendShape(out, outer);
+  AppendShape(out, inner);
   out << vector << ' ' << vector_is_row << serial << row_lanes << ' ' << vector_chunk << ' '
       << operands.size();
   for (const uint64_t bytes : scratch_bytes) out << ' ' << bytes;

@@ -13,7 +13,6 @@ namespace hpu::graph_compiler {
 namespace {
 
 constexpr double kLog2E = 1.4426950408889634;
-constexpr double kLn2 = 0.6931471805599453;
 // ln 2 in two parts; the first has few enough bits that n * kLn2High is exact for |n| < 2^13.
 constexpr double kLn2High = 0.693359375;
 constexpr double kLn2Low = -2.1219444005469058e-4;

@@ -10,7 +10,6 @@
 namespace hpu::graph_compiler {
 namespace {
 
-constexpr double kLn2 = 0.69314718055994531;
 constexpr double kPi = 3.1415926535897931;
 constexpr double kHalfPi = 1.5707963267948966;
 

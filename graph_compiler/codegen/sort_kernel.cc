@@ -187,7 +187,7 @@ class SortEmitter {
   std::vector<llvm::Value*> index_;
 };
 
-void PrintAccess(std::ostream& out, const Access& access) {
+void AppendAccess(std::ostream& out, const Access& access) {
   out << static_cast<int>(access.type) << ' ' << access.offset << ' ';
   for (const int64_t stride : access.strides) out << stride << ',';
   out << '\n';
@@ -205,9 +205,9 @@ std::string SortKernel::Structure() const {
   std::ostringstream out;
   for (const int64_t size : rows) out << size << ',';
   out << n << ' ' << k << ' ' << has_values << has_indices << descending << '\n';
-  PrintAccess(out, in);
-  if (has_values) PrintAccess(out, values);
-  if (has_indices) PrintAccess(out, indices);
+  AppendAccess(out, in);
+  if (has_values) AppendAccess(out, values);
+  if (has_indices) AppendAccess(out, indices);
   return out.str();
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kLargestEpilogue = 120;  // ops
 
-bool IsCandidate(const Node& node) {
+bool CanJoinEpilogue(const Node& node) {
   return node.IsMap() && !node.keep_apart && !node.overwrites && !node.UsesIota();
 }
 
@@ -89,8 +89,8 @@ bool BelongsToReductions(FusionState& state, const Node& map, ValueId value) {
 bool Absorb(FusionState& state, uint32_t product_index, uint32_t map_index, ValueId value) {
   Node product = state.node(product_index);
   Node map = state.node(map_index);
-  if (!IsCandidate(map) || BelongsToReductions(state, map, value) || map.phase != product.phase ||
-      product.body.ops.size() > kLargestEpilogue)
+  if (!CanJoinEpilogue(map) || BelongsToReductions(state, map, value) ||
+      map.phase != product.phase || product.body.ops.size() > kLargestEpilogue)
     return false;
   if (state.writers(value).size() != 1) return false;
   const Store* store = StoreOf(product, value);

@@ -38,7 +38,7 @@ bool RowsAreLanes(const Node& node) {
   return rows_are_lanes && !columns_are_lanes;
 }
 
-bool IsCandidate(const Node& node) {
+bool IsWorthSplitting(const Node& node) {
   if (!node.Is<Loop>() || node.loop().reduced == 0 || node.keep_apart || node.overwrites ||
       NumElements(node.domain) < kElementsWorthSplitting) {
     return false;
@@ -68,7 +68,7 @@ class Splitter {
     std::vector<Node> nodes = std::move(graph_.nodes);
     graph_.nodes.clear();
     for (Node& node : nodes) {
-      if (IsCandidate(node)) {
+      if (IsWorthSplitting(node)) {
         Split(std::move(node));
       } else {
         graph_.nodes.push_back(std::move(node));

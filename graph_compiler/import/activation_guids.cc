@@ -9,8 +9,6 @@
 namespace hpu::graph_compiler {
 namespace {
 
-constexpr ScalarType kF32 = ScalarType::kF32;
-
 absl::Status ImportRelu(Importer& im) {
   ns_ReluKernel_ParamsV2 params{};
   const bool has_replacement = ReadParams(im.node(), &params);
@@ -147,7 +145,7 @@ absl::Status ImportLogit(Importer& im) {
   });
 }
 
-const GuidRow kRows[] = {
+const GuidRow kActivationRows[] = {
     {"relu_fwd", InferSameAsFirst, ImportRelu},
     {"threshold_fwd", InferSameAsFirst, ImportRelu},
     {"relu_bwd", InferBroadcast, ImportReluBackward},
@@ -166,6 +164,6 @@ const GuidRow kRows[] = {
 
 }  // namespace
 
-std::span<const GuidRow> ActivationRows() { return kRows; }
+std::span<const GuidRow> ActivationRows() { return kActivationRows; }
 
 }  // namespace hpu::graph_compiler

@@ -9,8 +9,6 @@
 namespace hpu::graph_compiler {
 namespace {
 
-constexpr ScalarType kF32 = ScalarType::kF32;
-
 // Bounds are tensors (inputs 1 and 2, each optional) or params.
 absl::Status ImportClamp(Importer& im) {
   ns_ClampKernel_Params params{};
@@ -178,7 +176,7 @@ absl::Status ImportCast(Importer& im) {
   });
 }
 
-const GuidRow kRows[] = {
+const GuidRow kArithmeticRows[] = {
     {"clamp_pt_fwd", InferBroadcast, ImportClamp},
     {"clamp_fwd", InferBroadcast, ImportClamp},
     {"binary_with_alpha_fwd", InferBroadcast, ImportBinaryWithAlpha},
@@ -195,6 +193,6 @@ const GuidRow kRows[] = {
 
 }  // namespace
 
-std::span<const GuidRow> ArithmeticRows() { return kRows; }
+std::span<const GuidRow> ArithmeticRows() { return kArithmeticRows; }
 
 }  // namespace hpu::graph_compiler

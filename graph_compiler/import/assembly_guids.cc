@@ -261,7 +261,7 @@ absl::Status ImportMatrixBand(Importer& im) {
   return absl::OkStatus();
 }
 
-const GuidRow kRows[] = {
+const GuidRow kAssemblyRows[] = {
     {"concat", InferConcat, ImportConcat},
     {"split", InferSplit, ImportSplit},
     {"tile_fwd", InferTile, ImportTile},
@@ -272,6 +272,6 @@ const GuidRow kRows[] = {
 
 }  // namespace
 
-std::span<const GuidRow> AssemblyRows() { return kRows; }
+std::span<const GuidRow> AssemblyRows() { return kAssemblyRows; }
 
 }  // namespace hpu::graph_compiler

@@ -256,7 +256,7 @@ absl::Status ImportRotary(Importer& im) {
   return absl::OkStatus();
 }
 
-const GuidRow kRows[] = {
+const GuidRow kAttentionRows[] = {
     {"sdpa_fwd", InferAttention, ImportAttention},
     {"sdpa_philox_bwd", InferAttentionBackward, ImportAttentionBackward},
     {"sdpa_philox_fwd", InferAttention, ImportAttention},
@@ -268,6 +268,6 @@ const GuidRow kRows[] = {
 
 }  // namespace
 
-std::span<const GuidRow> AttentionRows() { return kRows; }
+std::span<const GuidRow> AttentionRows() { return kAttentionRows; }
 
 }  // namespace hpu::graph_compiler

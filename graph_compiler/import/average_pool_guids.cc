@@ -5,11 +5,9 @@
 namespace hpu::graph_compiler {
 namespace {
 
-constexpr ScalarType kF32 = ScalarType::kF32;
-
 // Returns how many elements of a window along one dimension count for the average, given its output
 // index.
-E CountAlong(BodyBuilder& body, size_t dim, const Window& window, bool include_padding) {
+E CountAlong(BodyBuilder& body, size_t dim, const PoolWindow& window, bool include_padding) {
   Shape steps(4, 0);
   steps[dim] = window.stride;
   const E start = body.Load(Importer::Iota(steps, -window.pad_begin));
@@ -60,8 +58,8 @@ absl::StatusOr<std::vector<Sizes>> InferAdaptivePool(const ShapeContext& context
 absl::Status ImportAdaptivePool(Importer& im) {
   const View x = im.Input(0);
   const Shape shape = im.OutputShape(0);
-  const Window h{x.shape[2], shape[2], x.shape[2] / shape[2], x.shape[2] / shape[2]};
-  const Window w{x.shape[3], shape[3], x.shape[3] / shape[3], x.shape[3] / shape[3]};
+  const PoolWindow h{x.shape[2], shape[2], x.shape[2] / shape[2], x.shape[2] / shape[2]};
+  const PoolWindow w{x.shape[3], shape[3], x.shape[3] / shape[3], x.shape[3] / shape[3]};
   if (h.kernel * h.out == h.in && w.kernel * w.out == w.in) {
     const View sum = im.NewValue(MemoryType::kF32, shape, &x.strides);
     ReduceWindows(im, x, sum, ReduceKind::kSum, h, w,
@@ -77,7 +75,7 @@ absl::Status ImportAdaptivePool(Importer& im) {
   node.domain = {shape[0], shape[1], h.out, w.out, h.in, w.in};
   node.kind = Loop{.reduced = 2, .reduce = ReduceKind::kSum};
   BodyBuilder body;
-  const auto weight = [&](size_t out_dim, size_t in_dim, const Window& window) {
+  const auto weight = [&](size_t out_dim, size_t in_dim, const PoolWindow& window) {
     const auto scaled = [&](int64_t step, int64_t add) {
       Shape strides(kWindowRank, 0);
       strides[out_dim] = step;
@@ -104,13 +102,13 @@ absl::Status ImportAdaptivePool(Importer& im) {
   return absl::OkStatus();
 }
 
-const GuidRow kRows[] = {
+const GuidRow kAveragePoolRows[] = {
     {"avg_pool_2d_fwd", InferPool, ImportAveragePool, true},
     {"adaptive_avg_pool_2d_fwd", InferAdaptivePool, ImportAdaptivePool, true},
 };
 
 }  // namespace
 
-std::span<const GuidRow> AveragePoolRows() { return kRows; }
+std::span<const GuidRow> AveragePoolRows() { return kAveragePoolRows; }
 
 }  // namespace hpu::graph_compiler

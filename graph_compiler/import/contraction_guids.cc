@@ -345,7 +345,7 @@ absl::Status ImportDedw(Importer& im) {
   return absl::OkStatus();
 }
 
-const GuidRow kRows[] = {
+const GuidRow kContractionRows[] = {
     {"gemm", InferGemm, ImportGemm},
     {"batch_gemm", InferGemm, ImportGemm},
     {"linear_fwd", InferLinear, ImportLinear},
@@ -357,6 +357,6 @@ const GuidRow kRows[] = {
 
 }  // namespace
 
-std::span<const GuidRow> ContractionRows() { return kRows; }
+std::span<const GuidRow> ContractionRows() { return kContractionRows; }
 
 }  // namespace hpu::graph_compiler

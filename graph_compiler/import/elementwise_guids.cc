@@ -10,8 +10,6 @@
 namespace hpu::graph_compiler {
 namespace {
 
-constexpr ScalarType kF32 = ScalarType::kF32;
-
 struct PlainRow {
   std::string_view name;
   size_t arity;

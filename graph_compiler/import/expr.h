@@ -13,6 +13,8 @@
 
 namespace hpu::graph_compiler {
 
+inline constexpr ScalarType kF32 = ScalarType::kF32;
+
 class BodyBuilder;
 
 struct E {

@@ -192,7 +192,7 @@ absl::Status ImportTopK(Importer& im) {
   return absl::OkStatus();
 }
 
-const GuidRow kRows[] = {
+const GuidRow kIndexingRows[] = {
     {"gather_fwd", InferGather, ImportGather},
     {"embedding_pt_fwd", InferEmbedding, ImportEmbedding},
     {"gather_elements_fwd", InferGatherElements, ImportGatherElements},
@@ -203,6 +203,6 @@ const GuidRow kRows[] = {
 
 }  // namespace
 
-std::span<const GuidRow> IndexingRows() { return kRows; }
+std::span<const GuidRow> IndexingRows() { return kIndexingRows; }
 
 }  // namespace hpu::graph_compiler

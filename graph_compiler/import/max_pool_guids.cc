@@ -6,8 +6,6 @@
 namespace hpu::graph_compiler {
 namespace {
 
-constexpr ScalarType kF32 = ScalarType::kF32;
-
 // An image for windows that are looked up. Its neighbours in memory are channels, because they
 // share their windows. An image with another order is copied, unless it has too few channels to
 // fill vectors.
@@ -82,7 +80,7 @@ absl::Status ImportMaxPool(Importer& im) {
 constexpr int64_t kMostUnrolledWindows = 9;
 
 // The number of windows along a dimension that an element of the image may lie in.
-int64_t WindowsAround(const Window& w) { return (w.kernel - 1) * w.dilation / w.stride + 1; }
+int64_t WindowsAround(const PoolWindow& w) { return (w.kernel - 1) * w.dilation / w.stride + 1; }
 
 // Gives an element of the image the gradients of the windows around it whose maximum it was.
 class MaximumBody {
@@ -114,7 +112,7 @@ class MaximumBody {
   }
 
  private:
-  E WindowAt(const Window& w, size_t dim, E back) {
+  E WindowAt(const PoolWindow& w, size_t dim, E back) {
     const E last = Binary(Opcode::kFloorDiv, Along(dim, w.pad_begin),
                           body_.ConstInt(ScalarType::kI64, w.stride));
     return last - back;
@@ -194,13 +192,13 @@ absl::StatusOr<std::vector<Sizes>> InferMaxPoolGradient(const ShapeContext& cont
   return std::vector<Sizes>{x};
 }
 
-const GuidRow kRows[] = {
+const GuidRow kMaxPoolRows[] = {
     {"pt_maxpool_2d_fwd", InferPool, ImportMaxPool, true},
     {"pt_maxpool_2d_bwd", InferMaxPoolGradient, ImportMaxPoolGradient, true},
 };
 
 }  // namespace
 
-std::span<const GuidRow> MaxPoolRows() { return kRows; }
+std::span<const GuidRow> MaxPoolRows() { return kMaxPoolRows; }
 
 }  // namespace hpu::graph_compiler

@@ -160,7 +160,7 @@ absl::Status ImportReinterpret(Importer& im) {
   return absl::OkStatus();
 }
 
-const GuidRow kRows[] = {
+const GuidRow kMovementRows[] = {
     {"transpose", InferTranspose, ImportTranspose, true},
     {"reshape", InferReshape, ImportReshape},
     {"static_reshape", InferReshape, ImportReshape},
@@ -175,6 +175,6 @@ const GuidRow kRows[] = {
 
 }  // namespace
 
-std::span<const GuidRow> MovementRows() { return kRows; }
+std::span<const GuidRow> MovementRows() { return kMovementRows; }
 
 }  // namespace hpu::graph_compiler

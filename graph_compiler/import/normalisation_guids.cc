@@ -10,7 +10,6 @@ namespace hpu::graph_compiler {
 namespace {
 
 using Dims = std::vector<size_t>;
-constexpr ScalarType kF32 = ScalarType::kF32;
 
 struct Norm {
   View x;
@@ -329,7 +328,7 @@ absl::StatusOr<std::vector<Sizes>> InferInstanceNorm(const ShapeContext& context
   return NormSizes(context, {x[x.size() - 2], x[x.size() - 1]});
 }
 
-const GuidRow kRows[] = {
+const GuidRow kNormalisationRows[] = {
     {"layer_norm_fwd", InferLayerNorm, ImportLayerNorm},
     {"layer_norm_fwd_pt", InferLayerNormPt, ImportLayerNormPt},
     {"rms_norm_fwd", InferLayerNorm, ImportRmsNorm},
@@ -344,6 +343,6 @@ const GuidRow kRows[] = {
 
 }  // namespace
 
-std::span<const GuidRow> NormalisationRows() { return kRows; }
+std::span<const GuidRow> NormalisationRows() { return kNormalisationRows; }
 
 }  // namespace hpu::graph_compiler

@@ -7,7 +7,7 @@
 namespace hpu::graph_compiler {
 namespace {
 
-int64_t PooledSize(int64_t in, const Window& w, int32_t convention) {
+int64_t PooledSize(int64_t in, const PoolWindow& w, int32_t convention) {
   const int64_t span = in + w.pad_begin + w.pad_end - w.dilation * (w.kernel - 1) - 1;
   if (convention == NS_POOLING_SAME) return (in + w.stride - 1) / w.stride;
   if (span < 0) return 0;
@@ -101,8 +101,8 @@ E WindowBody::Element(double outside) {
 
 E WindowBody::Inside() { return And(Within(Row(), h_.in), Within(Column(), w_.in)); }
 
-void ReduceWindows(Importer& im, const View& x, const View& out, ReduceKind kind, const Window& h,
-                   const Window& w, const WindowFunction& function) {
+void ReduceWindows(Importer& im, const View& x, const View& out, ReduceKind kind, const PoolWindow& h,
+                   const PoolWindow& w, const WindowFunction& function) {
   View wide = out;
   wide.shape.insert(wide.shape.end(), {1, 1});
   wide.strides.insert(wide.strides.end(), {0, 0});

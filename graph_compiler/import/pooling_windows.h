@@ -9,7 +9,7 @@
 namespace hpu::graph_compiler {
 
 // One spatial dimension of a pooling window.
-struct Window {
+struct PoolWindow {
   int64_t in = 0, out = 0, kernel = 1, stride = 1, dilation = 1, pad_begin = 0, pad_end = 0;
   // Returns whether some window reaches outside the image.
   bool Leaves() const {
@@ -18,7 +18,7 @@ struct Window {
 };
 
 struct Pool {
-  Window h, w;
+  PoolWindow h, w;
   int32_t convention = 0;
 };
 
@@ -39,7 +39,7 @@ inline constexpr size_t kWindowRank = 6;
 
 class WindowBody {
  public:
-  WindowBody(BodyBuilder& body, const View& x, const Window& h, const Window& w)
+  WindowBody(BodyBuilder& body, const View& x, const PoolWindow& h, const PoolWindow& w)
       : body_(body), x_(x), h_(h), w_(w) {}
 
   E Row();
@@ -53,14 +53,14 @@ class WindowBody {
  private:
   BodyBuilder& body_;
   const View& x_;
-  const Window& h_;
-  const Window& w_;
+  const PoolWindow& h_;
+  const PoolWindow& w_;
 };
 
 using WindowFunction = std::function<E(WindowBody&, BodyBuilder&)>;
 
 // Computes out (n, c, ho, wo) = fold of function over (kh, kw).
-void ReduceWindows(Importer& im, const View& x, const View& out, ReduceKind kind, const Window& h,
-                   const Window& w, const WindowFunction& function);
+void ReduceWindows(Importer& im, const View& x, const View& out, ReduceKind kind, const PoolWindow& h,
+                   const PoolWindow& w, const WindowFunction& function);
 
 }  // namespace hpu::graph_compiler

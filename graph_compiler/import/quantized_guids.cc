@@ -69,12 +69,12 @@ absl::Status ImportQuantizedMatmul(Importer& im) {
   return absl::OkStatus();
 }
 
-const GuidRow kRows[] = {
+const GuidRow kQuantizedRows[] = {
     {"matmul_quantized_fwd", InferQuantizedMatmul, ImportQuantizedMatmul, true},
 };
 
 }  // namespace
 
-std::span<const GuidRow> QuantizedRows() { return kRows; }
+std::span<const GuidRow> QuantizedRows() { return kQuantizedRows; }
 
 }  // namespace hpu::graph_compiler

@@ -207,7 +207,7 @@ absl::Status ImportScan(Importer& im) {
   return absl::OkStatus();
 }
 
-const GuidRow kRows[] = {
+const GuidRow kReductionRows[] = {
     {"reduce_sum_fwd", InferReduction, ImportReduction},
     {"reduce_mean_fwd", InferReduction, ImportReduction},
     {"reduce_max_fwd", InferReduction, ImportReduction},
@@ -230,6 +230,6 @@ const GuidRow kRows[] = {
 
 }  // namespace
 
-std::span<const GuidRow> ReductionRows() { return kRows; }
+std::span<const GuidRow> ReductionRows() { return kReductionRows; }
 
 }  // namespace hpu::graph_compiler

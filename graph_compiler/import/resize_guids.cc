@@ -8,8 +8,6 @@
 namespace hpu::graph_compiler {
 namespace {
 
-constexpr ScalarType kF32 = ScalarType::kF32;
-
 absl::StatusOr<std::vector<Sizes>> InferResize(const ShapeContext& context) {
   if (!context.HasInput(0) || context.Input(0).size() < 3) {
     return InvalidArgument("resize needs an input of rank 3 or more");
@@ -135,12 +133,12 @@ absl::Status ImportResize(Importer& im) {
   return absl::OkStatus();
 }
 
-const GuidRow kRows[] = {
+const GuidRow kResizeRows[] = {
     {"resize_fwd", InferResize, ImportResize},
 };
 
 }  // namespace
 
-std::span<const GuidRow> ResizeRows() { return kRows; }
+std::span<const GuidRow> ResizeRows() { return kResizeRows; }
 
 }  // namespace hpu::graph_compiler

@@ -180,7 +180,7 @@ absl::Status ImportScatterNd(Importer& im) {
   return absl::OkStatus();
 }
 
-const GuidRow kRows[] = {
+const GuidRow kScatterRows[] = {
     {"scatter_fwd", InferSameAsFirst, ImportScatter},
     {"scatter_reduce_fwd", InferSameAsFirst, ImportScatterReduce},
     {"index_copy_fwd", InferSameAsFirst, ImportIndexCopy},
@@ -190,6 +190,6 @@ const GuidRow kRows[] = {
 
 }  // namespace
 
-std::span<const GuidRow> ScatterRows() { return kRows; }
+std::span<const GuidRow> ScatterRows() { return kScatterRows; }
 
 }  // namespace hpu::graph_compiler

@@ -8,13 +8,13 @@
 namespace hpu::graph_compiler {
 namespace {
 
-struct Window {
+struct SliceBounds {
   std::vector<int64_t> begin, end, step;  // per FCD dimension
   int64_t SizeOf(size_t dim) const { return (end[dim] - begin[dim] + step[dim] - 1) / step[dim]; }
 };
 
 template <typename T>
-void ReadWindow(const T& params, const Sizes& sizes, bool fcd_is_empty, Window* window) {
+void ReadWindow(const T& params, const Sizes& sizes, bool fcd_is_empty, SliceBounds* window) {
   for (size_t i = 0; i < sizes.size() && i < std::size(params.axes); ++i) {
     const size_t axis = params.axes[i];
     const bool unused = axis == 0 && params.starts[i] == 0 && params.ends[i] == 0;
@@ -26,9 +26,9 @@ void ReadWindow(const T& params, const Sizes& sizes, bool fcd_is_empty, Window* 
   }
 }
 
-absl::StatusOr<Window> SliceWindow(const NodeDesc& node, const Sizes& sizes,
-                                   const TensorDesc* output) {
-  Window window;
+absl::StatusOr<SliceBounds> SliceWindow(const NodeDesc& node, const Sizes& sizes,
+                                        const TensorDesc* output) {
+  SliceBounds window;
   window.begin.assign(sizes.size(), 0);
   window.end.assign(sizes.begin(), sizes.end());
   window.step.assign(sizes.size(), 1);
@@ -49,7 +49,7 @@ absl::StatusOr<Window> SliceWindow(const NodeDesc& node, const Sizes& sizes,
   return window;
 }
 
-absl::StatusOr<Window> SliceAxisWindow(const NodeDesc& node, const Sizes& sizes) {
+absl::StatusOr<SliceBounds> SliceAxisWindow(const NodeDesc& node, const Sizes& sizes) {
   synSliceAxisParamsV2 params{};
   synSliceAxisParams narrow{};
   if (!ReadParams(node, &params)) {
@@ -57,7 +57,7 @@ absl::StatusOr<Window> SliceAxisWindow(const NodeDesc& node, const Sizes& sizes)
     params = {narrow.axis, 0, narrow.begin, narrow.end};
   }
   if (params.axis >= sizes.size()) return InvalidArgument("slice of axis ", params.axis);
-  Window window;
+  SliceBounds window;
   window.begin.assign(sizes.size(), 0);
   window.end.assign(sizes.begin(), sizes.end());
   window.step.assign(sizes.size(), 1);
@@ -68,8 +68,8 @@ absl::StatusOr<Window> SliceAxisWindow(const NodeDesc& node, const Sizes& sizes)
   return window;
 }
 
-absl::StatusOr<Window> AnyWindow(const NodeDesc& node, const Sizes& sizes,
-                                 const TensorDesc* output) {
+absl::StatusOr<SliceBounds> AnyWindow(const NodeDesc& node, const Sizes& sizes,
+                                      const TensorDesc* output) {
   return node.guid == "slice_axis" ? SliceAxisWindow(node, sizes)
                                    : SliceWindow(node, sizes, output);
 }
@@ -77,13 +77,13 @@ absl::StatusOr<Window> AnyWindow(const NodeDesc& node, const Sizes& sizes,
 absl::StatusOr<std::vector<Sizes>> InferSlice(const ShapeContext& context) {
   RETURN_IF_ERROR(NeedInputs(context, 1));
   const Sizes& in = context.Input(0);
-  ASSIGN_OR_RETURN(const Window window, AnyWindow(context.node, in, &context.Output(0)));
+  ASSIGN_OR_RETURN(const SliceBounds window, AnyWindow(context.node, in, &context.Output(0)));
   Sizes out;
   for (size_t i = 0; i < in.size(); ++i) out.push_back(static_cast<uint64_t>(window.SizeOf(i)));
   return std::vector<Sizes>{out};
 }
 
-View WindowOf(const View& view, const Window& window) {
+View WindowOf(const View& view, const SliceBounds& window) {
   View result = view;
   const size_t rank = view.shape.size();
   for (size_t i = 0; i < rank; ++i) {
@@ -93,7 +93,7 @@ View WindowOf(const View& view, const Window& window) {
 }
 
 absl::Status ImportSlice(Importer& im) {
-  ASSIGN_OR_RETURN(const Window window,
+  ASSIGN_OR_RETURN(const SliceBounds window,
                    AnyWindow(im.node(), im.InputDesc(0).sizes, &im.OutputDesc(0)));
   im.Bind(0, WindowOf(im.Input(0), window));
   return absl::OkStatus();
@@ -114,14 +114,16 @@ void ImportOverlay(Importer& im, const View* base, const View& inserted,
 }
 
 absl::Status ImportSliceInsert(Importer& im) {
-  ASSIGN_OR_RETURN(const Window window, SliceWindow(im.node(), im.InputDesc(0).sizes, nullptr));
+  ASSIGN_OR_RETURN(const SliceBounds window,
+                   SliceWindow(im.node(), im.InputDesc(0).sizes, nullptr));
   const View base = im.Input(0);
   ImportOverlay(im, &base, im.Input(1), [&](const View& v) { return WindowOf(v, window); });
   return absl::OkStatus();
 }
 
 absl::Status ImportSliceGradient(Importer& im) {
-  ASSIGN_OR_RETURN(const Window window, SliceWindow(im.node(), im.OutputDesc(0).sizes, nullptr));
+  ASSIGN_OR_RETURN(const SliceBounds window,
+                   SliceWindow(im.node(), im.OutputDesc(0).sizes, nullptr));
   ImportOverlay(im, nullptr, im.Input(0), [&](const View& v) { return WindowOf(v, window); });
   return absl::OkStatus();
 }
@@ -166,7 +168,7 @@ absl::Status ImportStridedInsert(Importer& im) {
   return status;
 }
 
-const GuidRow kRows[] = {
+const GuidRow kSliceRows[] = {
     {"slice", InferSlice, ImportSlice},
     {"slice_axis", InferSlice, ImportSlice},
     {"slice_insert", InferSameAsFirst, ImportSliceInsert},
@@ -178,6 +180,6 @@ const GuidRow kRows[] = {
 
 }  // namespace
 
-std::span<const GuidRow> SliceRows() { return kRows; }
+std::span<const GuidRow> SliceRows() { return kSliceRows; }
 
 }  // namespace hpu::graph_compiler

@@ -8,8 +8,6 @@
 namespace hpu::graph_compiler {
 namespace {
 
-constexpr ScalarType kF32 = ScalarType::kF32;
-
 absl::StatusOr<size_t> SoftmaxDim(Importer& im, size_t rank) {
   int32_t dim = 0;
   ReadParams(im.node(), &dim);
@@ -63,7 +61,7 @@ absl::Status ImportSoftmaxBackward(Importer& im) {
   return absl::OkStatus();
 }
 
-const GuidRow kRows[] = {
+const GuidRow kSoftmaxRows[] = {
     {"softmax_fwd", InferSameAsFirst, ImportSoftmax},
     {"logsoftmax_fwd", InferSameAsFirst, ImportLogSoftmax},
     {"softmax_bwd", InferSameAsFirst, ImportSoftmaxBackward},
@@ -72,6 +70,6 @@ const GuidRow kRows[] = {
 
 }  // namespace
 
-std::span<const GuidRow> SoftmaxRows() { return kRows; }
+std::span<const GuidRow> SoftmaxRows() { return kSoftmaxRows; }
 
 }  // namespace hpu::graph_compiler

@@ -10,8 +10,6 @@
 namespace hpu::graph_compiler {
 namespace {
 
-constexpr ScalarType kF32 = ScalarType::kF32;
-
 absl::Status ImportConstant(Importer& im) {
   ns_ConstantKernel_Params params{};
   ns_ConstantKernel_ParamsV2 wide{};
@@ -92,7 +90,7 @@ absl::StatusOr<std::vector<Sizes>> InferPhilox(const ShapeContext& context) {
   return InferDeclared(context);
 }
 
-const GuidRow kRows[] = {
+const GuidRow kSourceRows[] = {
     {"constant", InferDeclared, ImportConstant},
     {"memset", InferDeclared, ImportMemset},
     {"philox_uniform_fwd", InferPhilox, ImportPhiloxUniform},
@@ -101,6 +99,6 @@ const GuidRow kRows[] = {
 
 }  // namespace
 
-std::span<const GuidRow> SourceRows() { return kRows; }
+std::span<const GuidRow> SourceRows() { return kSourceRows; }
 
 }  // namespace hpu::graph_compiler

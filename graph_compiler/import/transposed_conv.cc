@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kMostKernels = 64;
 
 // The forward convolution along one dimension.
-struct Window {
+struct KernelWindow {
   int64_t kernel, stride, dilation, pad;
 };
 
@@ -30,7 +30,7 @@ struct Phase {
 // k * dilation is a multiple of the stride; that multiple is the output's place. From one such k to
 // the next the step is stride / g, with g the greatest common divisor of stride and dilation, and
 // the place falls by dilation / g.
-Phase PhaseOf(int64_t first, int64_t size, const Window& window) {
+Phase PhaseOf(int64_t first, int64_t size, const KernelWindow& window) {
   const int64_t divisor = std::gcd(window.stride, window.dilation);
   const int64_t step = window.stride / divisor;
   Phase phase;
@@ -57,7 +57,7 @@ void Slice(View& view, size_t dim, int64_t first, int64_t step, int64_t size) {
 
 // Adds the convolution of one phase; dimensions 1 and 2 are height and width.
 void AddPhase(Importer& im, View x, View w, View out, const Phase (&phases)[2],
-              const Window (&windows)[2], int64_t groups) {
+              const KernelWindow (&windows)[2], int64_t groups) {
   bool empty = false;
   int64_t pads[2];
   for (size_t i = 0; i < 2; ++i) {
@@ -101,8 +101,8 @@ View ReversedWeight(Importer& im, int64_t groups) {
 }  // namespace
 
 absl::Status ImportTransposedConv(Importer& im, const synConvolutionParams& params) {
-  const Window windows[2] = {{params.kH, params.dH, params.dilH, params.padT},
-                             {params.kW, params.dW, params.dilW, params.padL}};
+  const KernelWindow windows[2] = {{params.kH, params.dH, params.dilH, params.padT},
+                                   {params.kW, params.dW, params.dilW, params.padL}};
   const int64_t kernels = int64_t{params.dH} * params.dW;
   if (kernels > kMostKernels) {
     return Unimplemented("transposed convolution of ", kernels, " phases, at most ", kMostKernels);

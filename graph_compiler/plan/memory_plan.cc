@@ -5,14 +5,12 @@
 #include <numeric>
 
 #include "graph_compiler/fusion/shared_memory.h"
+#include "graph_compiler/plan/alignment.h"
 
 namespace hpu::graph_compiler {
 namespace {
 
-constexpr uint64_t kAlignment = 128;
 constexpr uint32_t kNone = 0xFFFFFFFF;
-
-uint64_t AlignUp(uint64_t value) { return (value + kAlignment - 1) / kAlignment * kAlignment; }
 
 struct Slot {
   uint64_t bytes = 0;

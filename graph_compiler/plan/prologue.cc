@@ -4,17 +4,15 @@
 #include <utility>
 
 #include "graph_compiler/ir/overlaps.h"
+#include "graph_compiler/plan/alignment.h"
 
 namespace hpu::graph_compiler {
 namespace {
 
-constexpr uint64_t kAlignment = 128;
 // The limit for the results of a map that outgrow its sources.
 constexpr uint64_t kSmallBytes = 1 << 20;
 constexpr uint64_t kAlwaysKept = 4 << 20;    // limit for all kept values
 constexpr uint64_t kWeightsPerKeptByte = 4;  // beyond kAlwaysKept
-
-uint64_t AlignUp(uint64_t value) { return (value + kAlignment - 1) / kAlignment * kAlignment; }
 
 class PrologueFinder {
  public:

@@ -14,7 +14,7 @@ using std::chrono::steady_clock;
 // One command is sent to at most so many servers.
 constexpr int kMaxRounds = 6;
 // A hostile server can name any number of others, so the client knows at most so many.
-constexpr size_t kMaxNodes = 4096;
+constexpr size_t kMaxRememberedNodes = 4096;
 constexpr uint64_t kMaxIdleBytes = 16 << 20;
 // The client waits so long for a key that moves between two nodes of a cluster.
 constexpr std::chrono::milliseconds kTryAgainPause{10};
@@ -250,7 +250,7 @@ absl::Status RedisClient::NoteFailure(const RedisEndpoint& endpoint, const absl:
 }
 
 RedisClient::Node& RedisClient::NodeAt(const RedisEndpoint& endpoint) {
-  if (nodes_.size() >= kMaxNodes && !nodes_.contains(endpoint)) nodes_.clear();
+  if (nodes_.size() >= kMaxRememberedNodes && !nodes_.contains(endpoint)) nodes_.clear();
   const CircuitBreaker::Times times{options_.retry_after, options_.max_retry_after,
                                     options_.connect_timeout + options_.command_timeout};
   return nodes_.try_emplace(endpoint, Node{CircuitBreaker(times), {}}).first->second;

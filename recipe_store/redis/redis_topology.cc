@@ -8,7 +8,7 @@ namespace {
 
 using Kind = RedisReply::Kind;
 
-constexpr size_t kMaxNodes = 1000;  // what Redis Cluster is made for
+constexpr size_t kMaxMasters = 1000;  // what Redis Cluster is made for
 
 uint16_t Crc16(std::string_view text) {
   uint16_t crc = 0;
@@ -77,8 +77,8 @@ absl::StatusOr<RedisTopology> ParseClusterSlots(const RedisReply& reply,
     if (!master) return BadRow(i);
     auto node = std::ranges::find(topology.nodes, *master);
     if (node == topology.nodes.end()) {
-      if (topology.nodes.size() == kMaxNodes) {
-        return DataLoss("CLUSTER SLOTS: more than ", kMaxNodes, " masters");
+      if (topology.nodes.size() == kMaxMasters) {
+        return DataLoss("CLUSTER SLOTS: more than ", kMaxMasters, " masters");
       }
       node = topology.nodes.insert(node, *master);
     }

@@ -54,10 +54,10 @@ DigestCache ReadCache(const std::string& path) {
   while (std::getline(in, line)) {
     std::istringstream fields(line);
     CachedDigest entry;
-    std::string file;
+    std::string name;
     fields >> entry.fingerprint >> entry.digest_hex >> std::ws;
-    std::getline(fields, file);
-    if (DigestFromHex(entry.digest_hex)) cache[file] = std::move(entry);
+    std::getline(fields, name);
+    if (DigestFromHex(entry.digest_hex)) cache[name] = std::move(entry);
   }
   return cache;
 }

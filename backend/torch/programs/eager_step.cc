@@ -9,6 +9,7 @@
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/dtypes.h"
 #include "backend/torch/device/errors.h"
+#include "backend/torch/programs/optional_type.h"
 
 namespace hpu::torch_backend {
 namespace {
@@ -30,11 +31,6 @@ bool HoldsTensor(const Argument& argument) {
   if (std::holds_alternative<TensorArgument>(argument.value)) return true;
   const auto* list = std::get_if<ArgumentList>(&argument.value);
   return list != nullptr && std::any_of(list->begin(), list->end(), HoldsTensor);
-}
-
-TypePtr WithoutOptional(const TypePtr& type) {
-  const auto optional = type->cast<c10::OptionalType>();
-  return optional ? optional->getElementType() : type;
 }
 
 // Converts values whose form depends on the operator's declaration. Throws for a value that fits no

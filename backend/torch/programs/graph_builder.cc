@@ -8,6 +8,7 @@
 #include <torch/csrc/MemoryFormat.h>
 
 #include "backend/torch/device/dtypes.h"
+#include "backend/torch/programs/optional_type.h"
 #include "graph/graph_builder.h"
 
 namespace hpu::torch_backend {
@@ -21,11 +22,6 @@ using c10::TypePtr;
 struct GraphValue {
   uint32_t id = 0;
 };
-
-TypePtr WithoutOptional(const TypePtr& type) {
-  const auto optional = type->cast<c10::OptionalType>();
-  return optional ? optional->getElementType() : type;
-}
 
 DTypeArgument ToDType(at::ScalarType type) {
   const DType dtype = FromScalarType(type);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "compiler_server/ir/rewrite.h"
+
 namespace hpu::compiler {
 
 using ir::AttrKey;
@@ -14,10 +16,6 @@ std::optional<double> Uniform(const Value* value) {
   const Node* full = value->producer;
   if (full == nullptr || full->op != OpKind::kFull) return std::nullopt;
   return full->Float(AttrKey::kValue);
-}
-
-const Node* MadeBy(const Value* value, OpKind op) {
-  return value->producer != nullptr && value->producer->op == op ? value->producer : nullptr;
 }
 
 Value* Unshaped(Value* value) {

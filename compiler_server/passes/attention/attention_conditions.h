@@ -13,9 +13,6 @@ namespace hpu::compiler {
 // The number, if all elements of the value are equal to it.
 std::optional<double> Uniform(const ir::Value* value);
 
-// The value's node if it is one of `op`, else nullptr.
-const ir::Node* MadeBy(const ir::Value* value, ir::OpKind op);
-
 // The value with the same numbers in the same order before reshapes.
 ir::Value* Unshaped(ir::Value* value);
 

@@ -16,10 +16,6 @@ using ir::Node;
 using ir::OpKind;
 using ir::Value;
 
-const Node* MadeBy(const Value* value, OpKind op) {
-  return value->producer != nullptr && value->producer->op == op ? value->producer : nullptr;
-}
-
 // Returns the [B, H / n, S, D] from which [B, H, S, D] was made by repeating every head n times.
 Value* BeforeHeadRepeat(Value* value) {
   const Node* merge = MadeBy(value, OpKind::kReshape);

@@ -7,6 +7,7 @@
 #include <span>
 #include <unordered_set>
 
+#include "compiler_server/ir/rewrite.h"
 #include "compiler_server/passes/attention/attention_conditions.h"
 
 namespace hpu::compiler {

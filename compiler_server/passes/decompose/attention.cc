@@ -26,7 +26,7 @@ Value* AdditiveMask(Call& call, Value* mask, const Value* q, size_t leading) {
   if (mask == nullptr) return nullptr;
   if (mask->type.dtype == DType::kBool) {
     Value* zero = call.b.Scalar(0, q->type.dtype);
-    Value* hidden = call.b.Scalar(-std::numeric_limits<double>::infinity(), q->type.dtype);
+    Value* hidden = call.b.Scalar(-kInfinity, q->type.dtype);
     mask = call.b.Emit(OpKind::kWhere, {mask, zero, hidden});
   }
   mask = call.b.Cast(mask, q->type.dtype);
@@ -145,7 +145,7 @@ void FlashAttentionForCpuBackward(Call& call) {
   EmitAttentionBackward(call, "grad_out", call.OptionalTensor("attn_mask"));
 }
 
-constexpr HandlerRow kRows[] = {
+constexpr HandlerRow kAttentionRows[] = {
     {"aten._scaled_dot_product_efficient_attention.default", EfficientAttention},
     {"aten._scaled_dot_product_flash_attention.default", FlashAttention},
     {"aten._scaled_dot_product_flash_attention_for_cpu.default", FlashAttentionForCpu},
@@ -156,6 +156,6 @@ constexpr HandlerRow kRows[] = {
 
 }  // namespace
 
-std::span<const HandlerRow> AttentionRows() { return kRows; }
+std::span<const HandlerRow> AttentionRows() { return kAttentionRows; }
 
 }  // namespace hpu::compiler

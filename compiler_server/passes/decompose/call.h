@@ -20,6 +20,12 @@ using ir::OpKind;
 using ir::TensorType;
 using ir::Value;
 
+// The names that most schemas give to their arguments.
+inline constexpr std::string_view kSelf = "self";
+inline constexpr std::string_view kOther = "other";
+inline constexpr std::string_view kInput = "input";
+inline constexpr std::string_view kGrad = "grad_output";
+
 class Call {
  public:
   Call(ir::Node& node, ir::Builder& builder, const std::vector<uint32_t>& uses)

@@ -6,8 +6,6 @@
 namespace hpu::compiler {
 namespace {
 
-constexpr std::string_view kSelf = "self";
-
 // torch.matmul treats a vector as a matrix with an additional dimension, which the result does not
 // have.
 Value* EmitMatmul(Call& call, Value* a, Value* b) {
@@ -175,7 +173,7 @@ void Cross(Call& call) {
   Give(call, {&call, call.b.Concat(std::move(parts), dim)});
 }
 
-constexpr HandlerRow kRows[] = {
+constexpr HandlerRow kContractRows[] = {
     {"aten._cdist_backward.default", DistancesBackward},
     {"aten._cdist_forward.default", Distances},
     {"aten._trilinear.default", Trilinear},
@@ -196,6 +194,6 @@ constexpr HandlerRow kRows[] = {
 
 }  // namespace
 
-std::span<const HandlerRow> ContractRows() { return kRows; }
+std::span<const HandlerRow> ContractRows() { return kContractRows; }
 
 }  // namespace hpu::compiler

@@ -7,10 +7,8 @@
 namespace hpu::compiler {
 namespace {
 
-constexpr std::string_view kInput = "input";
 constexpr std::string_view kWeight = "weight";
 constexpr std::string_view kBias = "bias";
-constexpr std::string_view kSelf = "self";
 
 // A 1-d convolution is rewritten as a 2-d one of height 1.
 void AddHeight(Call& call, Value*& x, Value*& weight, ConvWindow& window) {
@@ -171,7 +169,7 @@ void ConvTimeFirst(Call& call) {
   call.Return(call.b.Permute(y, {1, 0, 2}));
 }
 
-constexpr HandlerRow kRows[] = {
+constexpr HandlerRow kConvRows[] = {
     {"aten._convolution.default", Convolution, VolumeConvolution},
     {"aten.conv1d.default", Conv},
     {"aten.conv1d.padding", ConvPadding},
@@ -188,6 +186,6 @@ constexpr HandlerRow kRows[] = {
 
 }  // namespace
 
-std::span<const HandlerRow> ConvRows() { return kRows; }
+std::span<const HandlerRow> ConvRows() { return kConvRows; }
 
 }  // namespace hpu::compiler

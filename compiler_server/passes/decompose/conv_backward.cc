@@ -12,7 +12,7 @@ namespace hpu::compiler {
 namespace {
 
 // A two-dimensional convolution in the device's form: image [N, H, W, C], result [N, Ho, Wo, K].
-struct Conv {
+struct BackwardConv {
   ConvWindow window;
   Value* image = nullptr;   // the large side, which the window slides over
   Value* result = nullptr;  // small side
@@ -22,19 +22,19 @@ struct Conv {
 
 // Returns true if each pixel of the result reads exactly one pixel of the image, whatever the
 // stride.
-bool IsPixelwise(const Conv& conv) {
+bool IsPixelwise(const BackwardConv& conv) {
   const auto none = [](int64_t pad) { return pad == 0; };
   return conv.kernel(0) == 1 && conv.kernel(1) == 1 &&
          std::all_of(conv.window.pads.begin(), conv.window.pads.end(), none);
 }
 
-bool IsPointwise(const Conv& conv) {
+bool IsPointwise(const BackwardConv& conv) {
   return IsPixelwise(conv) && conv.window.stride == Dims{1, 1} && conv.window.groups == 1;
 }
 
 // Returns the gradient [R, S, C / groups, K]. A 1x1 window with a stride never reads the pixels
 // between its steps. Without those pixels the gradient is a product of matrices.
-Value* WeightGradient(Call& call, const Conv& conv) {
+Value* WeightGradient(Call& call, const BackwardConv& conv) {
   Value* image = conv.image;
   ConvWindow window = conv.window;
   if (IsPixelwise(conv)) {
@@ -48,7 +48,7 @@ Value* WeightGradient(Call& call, const Conv& conv) {
                      &conv.weight->type);
 }
 
-Value* InputGradient(Call& call, const Conv& conv) {
+Value* InputGradient(Call& call, const BackwardConv& conv) {
   const Dims& small = conv.result->type.sizes;
   if (IsPointwise(conv)) {
     const Dims matrix(conv.weight->type.sizes.begin() + 2, conv.weight->type.sizes.end());
@@ -94,7 +94,7 @@ struct Backward {
   // convolution.
   bool transposed = false;
   DepthWindow depth = {};  // of a volume
-  Conv conv;
+  BackwardConv conv;
   // The gradient of the result in the form of `conv`.
   Value* gradients() const { return transposed ? conv.image : conv.result; }
 };
@@ -126,7 +126,7 @@ Backward TakeBackward(Call& call, ConvWindow window) {
 
 // These return the call's results; they may refuse the call.
 Value* InputResult(Call& call, const Backward& back) {
-  const Conv& conv = back.conv;
+  const BackwardConv& conv = back.conv;
   Value* y = back.transposed
                  ? call.b.Emit(OpKind::kConv, {conv.image, conv.weight}, WindowAttrs(conv.window))
                  : InputGradient(call, conv);
@@ -176,12 +176,12 @@ void ConvolutionBackward(Call& call) {
   call.Return(std::move(results));
 }
 
-constexpr HandlerRow kRows[] = {
+constexpr HandlerRow kConvBackwardRows[] = {
     {"aten.convolution_backward.default", ConvolutionBackward},
 };
 
 }  // namespace
 
-std::span<const HandlerRow> ConvBackwardRows() { return kRows; }
+std::span<const HandlerRow> ConvBackwardRows() { return kConvBackwardRows; }
 
 }  // namespace hpu::compiler

@@ -55,11 +55,11 @@ Bags ReadBags(Call& call, int64_t bags) {
 
 // The largest element of each column over the rows of each bag, and the index of the row that it is
 // in. If several are equal, the first one counts. A bag without rows has 0. Padding does not count.
-struct Maxima {
+struct BagMaxima {
   Expr value;  // [bags, columns]
   Expr index;
 };
-Maxima MaximaOf(Call& call, const Bags& bags, Value* weight) {
+BagMaxima MaximaOf(Call& call, const Bags& bags, Value* weight) {
   const int64_t count = bags.index->type.elements();
   const int64_t columns = weight->type.sizes[1];
   const Dims sizes = {bags.size.sizes()[0], columns};
@@ -69,10 +69,9 @@ Maxima MaximaOf(Call& call, const Bags& bags, Value* weight) {
     return Expr{&call,
                 call.b.Emit(op, {first, index, source.value}, {{AttrKey::kDim, int64_t{0}}})};
   };
-  constexpr double kNone = -std::numeric_limits<double>::infinity();
   const Expr rows = In(call, call.b.Gather(weight, bags.index, 0));
   const Expr counts = bags.weight > 0.0;
-  const Expr largest = join(OpKind::kScatterMax, kNone, Where(counts, rows, kNone));
+  const Expr largest = join(OpKind::kScatterMax, -kInfinity, Where(counts, rows, -kInfinity));
   const Expr of_row{&call, call.b.Gather(largest.value, bags.bag, 0)};
   const auto last = static_cast<double>(count - 1);
   const Expr places{&call, call.b.Reshape(call.b.Iota(0, 1, DType::kF32, count), {count, 1})};
@@ -92,7 +91,7 @@ void EmbeddingBag(Call& call) {
   const Bags bags = ReadBags(call, call.type().sizes[0]);
   if (call.refused()) return;
   const bool of_maxima = call.Int("mode") == kMax;
-  Maxima maxima;
+  BagMaxima maxima;
   std::vector<Value*> results;
   if (of_maxima) {
     maxima = MaximaOf(call, bags, call.Tensor("weight"));
@@ -147,7 +146,7 @@ void EmbeddingBagBackward(Call& call) {
   Give(call, {&call, AddRows(call, zeros, 0, bags.index, rows.value)});
 }
 
-constexpr HandlerRow kRows[] = {
+constexpr HandlerRow kEmbeddingBagRows[] = {
     {"aten._embedding_bag.default", EmbeddingBag},
     {"aten._embedding_bag_backward.default", EmbeddingBagBackward},
     {"aten._embedding_bag_forward_only.default", EmbeddingBag},
@@ -155,6 +154,6 @@ constexpr HandlerRow kRows[] = {
 
 }  // namespace
 
-std::span<const HandlerRow> EmbeddingBagRows() { return kRows; }
+std::span<const HandlerRow> EmbeddingBagRows() { return kEmbeddingBagRows; }
 
 }  // namespace hpu::compiler

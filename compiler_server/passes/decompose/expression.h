@@ -3,11 +3,14 @@
 // once, at the end.
 #pragma once
 
+#include <limits>
 #include <string_view>
 
 #include "compiler_server/passes/decompose/call.h"
 
 namespace hpu::compiler {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct Expr {
   Call* call = nullptr;
@@ -24,6 +27,10 @@ inline Expr Apply(OpKind op, Expr x, Expr y) {
 }
 inline Expr Apply(OpKind op, Expr x, double y) {
   return {x.call, x.call->b.Binary(op, x.value, y)};
+}
+// Returns 0, 1, 2, ... as a row of `count` elements.
+inline Expr Positions(Call& call, int64_t count, DType dtype) {
+  return {&call, call.b.Iota(0, 1, dtype, count)};
 }
 inline Expr Number(Expr like, double value) {
   return {like.call, like.call->b.Scalar(value, like.dtype())};

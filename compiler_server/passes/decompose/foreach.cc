@@ -174,7 +174,7 @@ void LargestOf(Call& call) {
     "aten._foreach_" name ".ScalarList", handler                                          \
   }
 
-constexpr HandlerRow kRows[] = {
+constexpr HandlerRow kForeachRows[] = {
     HPU_FOREACH_BINARY("add", Binary<OpKind::kAdd>),
     HPU_FOREACH_BINARY("clamp_max", Binary<OpKind::kMin>),
     HPU_FOREACH_BINARY("clamp_min", Binary<OpKind::kMax>),
@@ -216,6 +216,6 @@ constexpr HandlerRow kRows[] = {
 
 }  // namespace
 
-std::span<const HandlerRow> ForeachRows() { return kRows; }
+std::span<const HandlerRow> ForeachRows() { return kForeachRows; }
 
 }  // namespace hpu::compiler

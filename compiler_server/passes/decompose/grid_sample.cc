@@ -188,13 +188,13 @@ void GridSampleBackward(Call& call) {
                Reshape(moved, call.Tensor("grid")->type.sizes).value});
 }
 
-constexpr HandlerRow kRows[] = {
+constexpr HandlerRow kGridSampleRows[] = {
     {"aten.grid_sampler_2d.default", GridSample},
     {"aten.grid_sampler_2d_backward.default", GridSampleBackward},
 };
 
 }  // namespace
 
-std::span<const HandlerRow> GridSampleRows() { return kRows; }
+std::span<const HandlerRow> GridSampleRows() { return kGridSampleRows; }
 
 }  // namespace hpu::compiler

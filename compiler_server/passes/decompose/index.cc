@@ -7,8 +7,6 @@
 namespace hpu::compiler {
 namespace {
 
-constexpr std::string_view kSelf = "self";
-
 void Embedding(Call& call) {
   call.Return(call.b.Gather(call.Tensor("weight"), call.Tensor("indices"), 0));
 }
@@ -271,7 +269,7 @@ void Take(Call& call) {
   call.Return(call.b.Gather(call.b.Reshape(x, {count}), index, 0));
 }
 
-constexpr HandlerRow kRows[] = {
+constexpr HandlerRow kIndexRows[] = {
     {"aten._index_put_impl.default", IndexPut},
     {"aten._unsafe_index.Tensor", IndexTensor},
     {"aten._unsafe_index_put.default", IndexPut},
@@ -296,6 +294,6 @@ constexpr HandlerRow kRows[] = {
 
 }  // namespace
 
-std::span<const HandlerRow> IndexRows() { return kRows; }
+std::span<const HandlerRow> IndexRows() { return kIndexRows; }
 
 }  // namespace hpu::compiler

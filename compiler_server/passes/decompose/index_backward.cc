@@ -62,19 +62,16 @@ Value* PlaceAlong(Call& call, Value* x, int64_t dim, int64_t start, int64_t step
 
 namespace {
 
-constexpr std::string_view kSelf = "self";
-constexpr std::string_view kGrad = "grad_output";
-
 // The arguments of a scatter. The source is cut to the sizes of the index, which may be smaller.
-struct Scatter {
+struct ScatterCall {
   Value* x;
   int64_t dim;
   Value* index;
   Value* source;
 };
 
-Scatter ScatterArguments(Call& call) {
-  Scatter at{call.Tensor(kSelf), 0, call.Tensor("index"), call.Tensor("src")};
+ScatterCall ScatterArguments(Call& call) {
+  ScatterCall at{call.Tensor(kSelf), 0, call.Tensor("index"), call.Tensor("src")};
   at.source = call.b.Cast(at.source, call.dtype());
   if (call.refused() || at.x->type.rank() == 0 || at.index->type.rank() != at.x->type.rank() ||
       at.source->type.rank() != at.x->type.rank()) {
@@ -90,7 +87,7 @@ Scatter ScatterArguments(Call& call) {
 
 // scatter_add(x, dim, index, source)
 void ScatterAdd(Call& call) {
-  const Scatter at = ScatterArguments(call);
+  const ScatterCall at = ScatterArguments(call);
   if (!call.refused()) call.Return(AddAt(call, at.x, at.dim, at.index, at.source));
 }
 
@@ -101,7 +98,6 @@ struct Reduction {
   double neutral;
 };
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr Reduction kReductions[] = {
     {"sum", OpKind::kScatterAdd, 0},          {"add", OpKind::kScatterAdd, 0},
     {"mean", OpKind::kScatterAdd, 0},         {"prod", OpKind::kScatterMul, 1},
@@ -110,7 +106,7 @@ constexpr Reduction kReductions[] = {
 };
 
 // Products and sums are calculated in f32.
-void ReduceInto(Call& call, const Scatter& at) {
+void ReduceInto(Call& call, const ScatterCall& at) {
   const std::string name = call.Text("reduce");
   const auto* const found =
       std::find_if(std::begin(kReductions), std::end(kReductions),
@@ -144,7 +140,7 @@ void ScatterReduce(Call& call) { ReduceInto(call, ScatterArguments(call)); }
 // index_reduce(x, dim, index, source, reduce, include_self): the index is the same for all elements
 // across `dim`.
 void IndexReduce(Call& call) {
-  Scatter at{call.Tensor(kSelf), 0, call.Tensor("index"), call.Tensor("source")};
+  ScatterCall at{call.Tensor(kSelf), 0, call.Tensor("index"), call.Tensor("source")};
   const Dims& sizes = at.source->type.sizes;
   if (call.refused() || at.x->type.rank() == 0 || at.x->type.rank() != at.source->type.rank() ||
       !IsFloat(call.dtype())) {
@@ -312,7 +308,7 @@ void Trace(Call& call) {
   Give(call, Sum(diagonal, {0}, false));
 }
 
-constexpr HandlerRow kRows[] = {
+constexpr HandlerRow kIndexBackwardRows[] = {
     {"aten.diag_embed.default", DiagonalEmbed},
     {"aten.diagonal.default", Diagonal},
     {"aten.diagonal_backward.default", DiagonalBackward},
@@ -331,6 +327,6 @@ constexpr HandlerRow kRows[] = {
 
 }  // namespace
 
-std::span<const HandlerRow> IndexBackwardRows() { return kRows; }
+std::span<const HandlerRow> IndexBackwardRows() { return kIndexBackwardRows; }
 
 }  // namespace hpu::compiler

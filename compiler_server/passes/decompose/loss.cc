@@ -6,15 +6,13 @@
 namespace hpu::compiler {
 namespace {
 
-constexpr std::string_view kGrad = "grad_output";
-constexpr std::string_view kSelf = "self";
 constexpr std::string_view kTarget = "target";
 
-enum Reduction { kNone = 0, kMean = 1, kSum = 2 };  // at::Reduction
+enum LossReduction { kNoReduction = 0, kMeanReduction = 1, kSumReduction = 2 };  // at::Reduction
 
 int64_t ReductionOf(Call& call) {
   const int64_t reduction = call.Int("reduction");
-  if (reduction < kNone || reduction > kSum) call.Refuse("reduction ", reduction);
+  if (reduction < kNoReduction || reduction > kSumReduction) call.Refuse("reduction ", reduction);
   return reduction;
 }
 
@@ -22,8 +20,8 @@ int64_t ReductionOf(Call& call) {
 Expr Reduced(Call& call, Expr loss) {
   const int64_t reduction = ReductionOf(call);
   const Dims all = Call::AllDims(loss.rank());
-  if (reduction == kMean) return Mean(loss, all, false);
-  return reduction == kSum ? Sum(loss, all, false) : loss;
+  if (reduction == kMeanReduction) return Mean(loss, all, false);
+  return reduction == kSumReduction ? Sum(loss, all, false) : loss;
 }
 void GiveReduced(Call& call, Expr loss) { Give(call, Reduced(call, loss)); }
 
@@ -31,7 +29,7 @@ void GiveReduced(Call& call, Expr loss) { Give(call, Reduced(call, loss)); }
 Expr ElementGradient(Call& call) {
   const Expr grad = In(call, kGrad);
   const auto count = static_cast<double>(call.type().elements());
-  return ReductionOf(call) == kMean ? grad * (1 / count) : grad;
+  return ReductionOf(call) == kMeanReduction ? grad * (1 / count) : grad;
 }
 
 void MseLoss(Call& call) {
@@ -155,9 +153,9 @@ void NllLoss(Call& call) {
   const Dims all = Call::AllDims(loss.rank());
   const Expr total = Sum(classes.weight, all, false);
   switch (ReductionOf(call)) {
-    case kMean:
+    case kMeanReduction:
       return Give(call, {Sum(loss, all, false) / total, total});
-    case kSum:
+    case kSumReduction:
       return Give(call, {Sum(loss, all, false), total});
     default:
       // The total of a single row is its weight; for several rows the total is 0.
@@ -171,7 +169,7 @@ void NllLossBackward(Call& call) {
   const Classes classes = ReadClasses(call);
   if (call.refused()) return;
   Expr grad = -In(call, kGrad);
-  if (ReductionOf(call) == kMean) grad = grad / In(call, "total_weight");
+  if (ReductionOf(call) == kMeanReduction) grad = grad / In(call, "total_weight");
   const Dims& sizes = call.Tensor(kSelf)->type.sizes;
   const Expr each =
       Reshape(Expand(grad * classes.weight, classes.target->type.sizes), WithClassDim(classes));
@@ -225,7 +223,7 @@ void MultilabelMarginLoss(Call& call) {
   Give(call, {loss, Cast(is_target, DType::kF32)});
 }
 
-constexpr HandlerRow kRows[] = {
+constexpr HandlerRow kLossRows[] = {
     {"aten.binary_cross_entropy.default", BinaryCrossEntropy},
     {"aten.binary_cross_entropy_backward.default", BinaryCrossEntropyBackward},
     {"aten.binary_cross_entropy_with_logits.default", BinaryCrossEntropyWithLogits},
@@ -246,6 +244,6 @@ constexpr HandlerRow kRows[] = {
 
 }  // namespace
 
-std::span<const HandlerRow> LossRows() { return kRows; }
+std::span<const HandlerRow> LossRows() { return kLossRows; }
 
 }  // namespace hpu::compiler

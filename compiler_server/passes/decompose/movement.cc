@@ -7,8 +7,6 @@
 namespace hpu::compiler {
 namespace {
 
-constexpr std::string_view kSelf = "self";
-
 void Cat(Call& call) {
   std::vector<Value*> parts;
   for (Value* part : call.Tensors("tensors")) {
@@ -247,7 +245,7 @@ void PixelShuffle(Call& call) {
   call.Return(call.b.Reshape(y, call.type().sizes));
 }
 
-constexpr HandlerRow kRows[] = {
+constexpr HandlerRow kMovementRows[] = {
     {"aten.broadcast_tensors.default", BroadcastTensors},
     {"aten.cat.default", Cat},
     {"aten.channel_shuffle.default", ChannelShuffle},
@@ -270,6 +268,6 @@ constexpr HandlerRow kRows[] = {
 
 }  // namespace
 
-std::span<const HandlerRow> MovementRows() { return kRows; }
+std::span<const HandlerRow> MovementRows() { return kMovementRows; }
 
 }  // namespace hpu::compiler

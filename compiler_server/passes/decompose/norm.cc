@@ -7,8 +7,6 @@
 namespace hpu::compiler {
 namespace {
 
-constexpr std::string_view kInput = "input";
-
 void SoftmaxOf(Call& call, OpKind op) {
   // In softmax.int(x, dim, dtype) and in _softmax(x, dim, half_to_float) the conversion comes
   // first.
@@ -37,7 +35,7 @@ void SafeSoftmax(Call& call) {
   const int64_t dim = call.Dim("dim", x->type.rank());
   if (call.refused() || x->type.rank() == 0) return call.Refuse("softmax of a 0-d tensor");
   Value* peak = call.b.Reduce(OpKind::kReduceMax, x, {dim}, true);
-  const Expr hidden = Expr{&call, peak} == -std::numeric_limits<double>::infinity();
+  const Expr hidden = Expr{&call, peak} == -kInfinity;
   const Expr y{&call, call.b.Emit(OpKind::kSoftmax, {x}, {{AttrKey::kDim, dim}})};
   call.Return(Where(hidden, 0.0, y).value);
 }
@@ -306,7 +304,7 @@ void BatchNormTraining(Call& call) {
   Give(call, results);
 }
 
-constexpr HandlerRow kRows[] = {
+constexpr HandlerRow kNormRows[] = {
     {"aten._fused_rms_norm.default", RmsNorm},
     {"aten._log_softmax.default", LogSoftmax},
     {"aten._native_batch_norm_legit.no_stats", BatchNormTraining},
@@ -328,6 +326,6 @@ constexpr HandlerRow kRows[] = {
 
 }  // namespace
 
-std::span<const HandlerRow> NormRows() { return kRows; }
+std::span<const HandlerRow> NormRows() { return kNormRows; }
 
 }  // namespace hpu::compiler

@@ -186,7 +186,7 @@ void WeightNormBackward(Call& call) {
   Give(call, {scale * (grad - v * (along / norms)), along});
 }
 
-constexpr HandlerRow kRows[] = {
+constexpr HandlerRow kNormBackwardRows[] = {
     {"aten._weight_norm_interface_backward.default", WeightNormBackward},
     {"aten._fused_rms_norm_backward.default", RmsNormBackward},
     {"aten._log_softmax_backward_data.default", LogSoftmaxBackward},
@@ -198,6 +198,6 @@ constexpr HandlerRow kRows[] = {
 
 }  // namespace
 
-std::span<const HandlerRow> NormBackwardRows() { return kRows; }
+std::span<const HandlerRow> NormBackwardRows() { return kNormBackwardRows; }
 
 }  // namespace hpu::compiler

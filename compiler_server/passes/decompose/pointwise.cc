@@ -8,8 +8,6 @@
 namespace hpu::compiler {
 namespace {
 
-constexpr std::string_view kSelf = "self";
-constexpr std::string_view kOther = "other";
 constexpr std::string_view kAddAlpha = "alpha";
 
 // Does the same as c10::promoteTypes, for the types of recipes.
@@ -248,7 +246,6 @@ void NanToNum(Call& call) {
   Value* value = call.b.Scalar(call.Float("nan", 0), x->type.dtype);
   Value* positive = call.b.Scalar(call.Float("posinf", kLargest), x->type.dtype);
   Value* negative = call.b.Scalar(call.Float("neginf", -kLargest), x->type.dtype);
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   Value* y = call.b.Emit(OpKind::kWhere, {nan, value, x});
   Value* above = call.b.Binary(OpKind::kEq, x, kInfinity);
   Value* below = call.b.Binary(OpKind::kEq, x, -kInfinity);
@@ -256,7 +253,7 @@ void NanToNum(Call& call) {
   call.Return(call.b.Emit(OpKind::kWhere, {below, negative, y}));
 }
 
-constexpr HandlerRow kRows[] = {
+constexpr HandlerRow kPointwiseRows[] = {
     {"aten.add.Scalar", AddTensor},
     {"aten.add.Tensor", AddTensor},
     {"aten.addcdiv.default", Addcdiv},
@@ -303,7 +300,7 @@ constexpr HandlerRow kRows[] = {
 
 }  // namespace
 
-std::span<const HandlerRow> PointwiseRows() { return kRows; }
+std::span<const HandlerRow> PointwiseRows() { return kPointwiseRows; }
 
 DType PromotedType(Call& call, std::span<const std::string_view> names) {
   DType dimensioned = DType::kInvalid;

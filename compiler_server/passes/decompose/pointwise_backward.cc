@@ -7,9 +7,6 @@
 namespace hpu::compiler {
 namespace {
 
-constexpr std::string_view kGrad = "grad_output";
-constexpr std::string_view kSelf = "self";
-
 // threshold_backward(grad, x, threshold) is the gradient of relu, too. Where x is NaN the gradient
 // passes.
 void ThresholdBackward(Call& call) {
@@ -173,7 +170,7 @@ void LogitBackward(Call& call) {
   Give(call, Where((x < eps) | (x > 1 - eps), 0.0, slope));
 }
 
-constexpr HandlerRow kRows[] = {
+constexpr HandlerRow kPointwiseBackwardRows[] = {
     {"aten._prelu_kernel.default", PreluKernel},
     {"aten._prelu_kernel_backward.default", PreluKernelBackward},
     {"aten.elu_backward.default", EluBackward},
@@ -202,6 +199,6 @@ constexpr HandlerRow kRows[] = {
 
 }  // namespace
 
-std::span<const HandlerRow> PointwiseBackwardRows() { return kRows; }
+std::span<const HandlerRow> PointwiseBackwardRows() { return kPointwiseBackwardRows; }
 
 }  // namespace hpu::compiler

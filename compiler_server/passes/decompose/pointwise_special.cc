@@ -7,9 +7,6 @@
 namespace hpu::compiler {
 namespace {
 
-constexpr std::string_view kSelf = "self";
-constexpr std::string_view kOther = "other";
-
 // Refuses the call unless both arguments have the same float type: PyTorch computes other pairs in
 // another type.
 bool AreFloats(Call& call) {
@@ -92,7 +89,6 @@ void Equals(Call& call, double value) {
   if (IsFloat(x.dtype())) return Give(call, x == value);
   call.Return(call.b.Full(0, DType::kBool, x.sizes()));
 }
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 void IsNegativeInfinity(Call& call) { Equals(call, -kInfinity); }
 void IsPositiveInfinity(Call& call) { Equals(call, kInfinity); }
 
@@ -134,7 +130,7 @@ void LogAddExp2(Call& call) {
   Give(call, Apply(OpKind::kMax, x, y) + rest);
 }
 
-constexpr HandlerRow kRows[] = {
+constexpr HandlerRow kPointwiseSpecialRows[] = {
     {"aten.__lshift__.Scalar", ShiftLeft},
     {"aten.__rshift__.Scalar", ShiftRight},
     {"aten.copysign.Tensor", Copysign},
@@ -155,6 +151,6 @@ constexpr HandlerRow kRows[] = {
 
 }  // namespace
 
-std::span<const HandlerRow> PointwiseSpecialRows() { return kRows; }
+std::span<const HandlerRow> PointwiseSpecialRows() { return kPointwiseSpecialRows; }
 
 }  // namespace hpu::compiler

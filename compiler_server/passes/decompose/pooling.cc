@@ -49,10 +49,6 @@ Maxima UnevenMaxima(Call& call, Value* image, int64_t out_rows, int64_t out_colu
   return maxima;
 }
 
-Expr Positions(Call& call, int64_t count, DType dtype) {
-  return {&call, call.b.Iota(0, 1, dtype, count)};
-}
-
 }  // namespace
 
 Value* PoolAverage(Call& call, Value* image, const PoolWindow& window, bool count_padding,

@@ -52,7 +52,7 @@ void Dequantize(Call& call) {
   Give(call, (In(call, "input") - p.zero) * p.scale);
 }
 
-constexpr HandlerRow kRows[] = {
+constexpr HandlerRow kQuantizeRows[] = {
     {"quantized_decomposed.dequantize_per_channel.default", Dequantize<PerChannel>},
     {"quantized_decomposed.dequantize_per_tensor.default", Dequantize<PerTensor>},
     {"quantized_decomposed.dequantize_per_tensor.tensor", Dequantize<PerTensor>},
@@ -63,6 +63,6 @@ constexpr HandlerRow kRows[] = {
 
 }  // namespace
 
-std::span<const HandlerRow> QuantizeRows() { return kRows; }
+std::span<const HandlerRow> QuantizeRows() { return kQuantizeRows; }
 
 }  // namespace hpu::compiler

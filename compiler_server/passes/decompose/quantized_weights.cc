@@ -75,13 +75,13 @@ void Int4Matmul(Call& call) {
   call.Return(call.b.Matmul(x, WidenBlocks(call, blocks, scale, zero, x->type.dtype)));
 }
 
-constexpr HandlerRow kRows[] = {
+constexpr HandlerRow kQuantizedWeightRows[] = {
     {"aten._weight_int8pack_mm.default", Int8PackMm},
     {"hpu.int4_matmul.default", Int4Matmul},
 };
 
 }  // namespace
 
-std::span<const HandlerRow> QuantizedWeightRows() { return kRows; }
+std::span<const HandlerRow> QuantizedWeightRows() { return kQuantizedWeightRows; }
 
 }  // namespace hpu::compiler

@@ -129,7 +129,7 @@ void NativeDropout(Call& call) {
   call.Return({call.b.Binary(OpKind::kMul, kept, KeptScale(p)), mask});
 }
 
-constexpr HandlerRow kRows[] = {
+constexpr HandlerRow kRandomRows[] = {
     {"aten.bernoulli.Tensor", BernoulliTensor},
     {"aten.bernoulli.default", Bernoulli},
     {"aten.bernoulli.p", BernoulliP},
@@ -149,7 +149,7 @@ constexpr HandlerRow kRows[] = {
 
 }  // namespace
 
-std::span<const HandlerRow> RandomRows() { return kRows; }
+std::span<const HandlerRow> RandomRows() { return kRandomRows; }
 
 namespace {
 
@@ -170,7 +170,7 @@ bool DrawsIntegers(const ir::Node& node) {
 
 bool RecipesDraw(const ir::Node& node) {
   const auto known = [&](const HandlerRow& row) { return row.target == node.aten->target; };
-  if (std::none_of(std::begin(kRows), std::end(kRows), known)) return false;
+  if (std::none_of(std::begin(kRandomRows), std::end(kRandomRows), known)) return false;
   if (node.aten->target.starts_with("aten.randint")) return DrawsIntegers(node);
   const DType dtype = node.type().dtype;
   const bool chance = node.aten->target.starts_with("aten.bernoulli");

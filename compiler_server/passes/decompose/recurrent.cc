@@ -291,7 +291,7 @@ void Gru(Call& call) { Recurrent(call, *FindRecurrentKind("gru")); }
 void RnnTanh(Call& call) { Recurrent(call, *FindRecurrentKind("rnn_tanh")); }
 void RnnRelu(Call& call) { Recurrent(call, *FindRecurrentKind("rnn_relu")); }
 
-constexpr HandlerRow kRows[] = {
+constexpr HandlerRow kRecurrentRows[] = {
     {"aten.gru.input", Gru},
     {"aten.lstm.input", Lstm},
     {"aten.rnn_relu.input", RnnRelu},
@@ -302,6 +302,6 @@ constexpr HandlerRow kRows[] = {
 
 }  // namespace
 
-std::span<const HandlerRow> RecurrentRows() { return kRows; }
+std::span<const HandlerRow> RecurrentRows() { return kRecurrentRows; }
 
 }  // namespace hpu::compiler

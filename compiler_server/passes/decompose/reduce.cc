@@ -8,7 +8,6 @@
 namespace hpu::compiler {
 namespace {
 
-constexpr std::string_view kSelf = "self";
 constexpr std::string_view kDim = "dim";
 constexpr std::string_view kKeepdim = "keepdim";
 
@@ -178,7 +177,7 @@ void LogSumExp(Call& call) {
   const bool keepdim = call.Bool(kKeepdim);
   const Expr largest{&call, call.b.Reduce(OpKind::kReduceMax, x.value, dims, true)};
   // With an infinite peak the difference would be inf - inf, which is NaN.
-  const Expr peak = Where(Abs(largest) == std::numeric_limits<double>::infinity(), 0.0, largest);
+  const Expr peak = Where(Abs(largest) == kInfinity, 0.0, largest);
   const Expr power = Exp(x - peak);
   const Expr sum = Log({&call, call.b.Reduce(OpKind::kReduceSum, power.value, dims, keepdim)});
   Give(call, sum + Reshape(peak, sum.sizes()));
@@ -191,7 +190,7 @@ void Scan(Call& call, OpKind op) {
 void Cumsum(Call& call) { Scan(call, OpKind::kCumsum); }
 void Cumprod(Call& call) { Scan(call, OpKind::kCumprod); }
 
-constexpr HandlerRow kRows[] = {
+constexpr HandlerRow kReduceRows[] = {
     {"aten.all.default", All},
     {"aten.all.dim", AllDim},
     {"aten.all.dims", AllDim},
@@ -234,6 +233,6 @@ constexpr HandlerRow kRows[] = {
 
 }  // namespace
 
-std::span<const HandlerRow> ReduceRows() { return kRows; }
+std::span<const HandlerRow> ReduceRows() { return kReduceRows; }
 
 }  // namespace hpu::compiler

@@ -10,10 +10,8 @@
 namespace hpu::compiler {
 namespace {
 
-constexpr std::string_view kSelf = "self";
 constexpr DType kCount = DType::kI32;
 
-Expr Positions(Call& call, int64_t count) { return {&call, call.b.Iota(0, 1, kCount, count)}; }
 bool Counts(int64_t elements) { return elements > 0 && elements <= INT32_MAX; }
 
 Expr RunningSum(Expr x) {
@@ -128,7 +126,7 @@ Expr RunOfEach(Call& call, Expr ends, int64_t total) {
 }
 
 // repeat_interleave(repeats, output_size) returns each position as often as `repeats` says.
-void RepeatInterleave(Call& call) {
+void RepeatInterleaveByTensor(Call& call) {
   const Expr repeats{&call, call.b.Cast(call.Tensor("repeats"), kCount)};
   const int64_t total = call.Int("output_size");
   if (call.refused() || repeats.rank() != 1 || repeats.sizes()[0] == 0 || !Counts(total)) {
@@ -182,27 +180,27 @@ void GiveTriangle(Call& call, bool lower) {
   const int64_t total = call.type().sizes.back();
   if (call.refused() || !Counts(total)) return call.Refuse("a triangle of ", total, " elements");
   const auto clamped = [&](Expr x) { return Min(Max(x, 0), static_cast<double>(columns)); };
-  const Expr row = Positions(call, rows);
+  const Expr row = Positions(call, rows, kCount);
   const Expr first = clamped(row + offset);
   const Expr counts = lower ? clamped(row + (offset + 1)) : static_cast<double>(columns) - first;
   const Expr ends = RunningSum(counts);
   const Expr row_of_each = RunOfEach(call, ends, total);
   const Expr begin = lower ? ends - counts : ends - counts - first;
-  const Expr column = Positions(call, total) - Read(begin, row_of_each);
+  const Expr column = Positions(call, total, kCount) - Read(begin, row_of_each);
   const auto one_row = [&](Expr x) { return Reshape(x, {1, total}).value; };
   Give(call, {&call, call.b.Concat({one_row(row_of_each), one_row(column)}, 0)});
 }
 void LowerTriangle(Call& call) { GiveTriangle(call, true); }
 void UpperTriangle(Call& call) { GiveTriangle(call, false); }
 
-constexpr HandlerRow kRows[] = {
+constexpr HandlerRow kSelectionRows[] = {
     {"aten.histc.default", Histogram},
     {"aten.kthvalue.default", KthValue},
     {"aten.masked_scatter.default", MaskedScatter},
     {"aten.masked_scatter_backward.default", MaskedScatterBackward},
     {"aten.median.default", MedianOfAll},
     {"aten.median.dim", MedianAlong},
-    {"aten.repeat_interleave.Tensor", RepeatInterleave},
+    {"aten.repeat_interleave.Tensor", RepeatInterleaveByTensor},
     {"aten.searchsorted.Tensor", SearchSorted},
     {"aten.tril_indices.default", LowerTriangle},
     {"aten.triu_indices.default", UpperTriangle},
@@ -210,6 +208,6 @@ constexpr HandlerRow kRows[] = {
 
 }  // namespace
 
-std::span<const HandlerRow> SelectionRows() { return kRows; }
+std::span<const HandlerRow> SelectionRows() { return kSelectionRows; }
 
 }  // namespace hpu::compiler

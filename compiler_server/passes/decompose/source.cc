@@ -48,7 +48,7 @@ void Eye(Call& call) {
   call.Return(call.b.Cast(call.b.Binary(OpKind::kEq, row, column), call.dtype()));
 }
 
-constexpr HandlerRow kRows[] = {
+constexpr HandlerRow kSourceRows[] = {
     {"aten._efficientzerotensor.default", Zeros},
     {"aten.arange.default", Arange},
     {"aten.arange.start", ArangeStart},
@@ -77,6 +77,6 @@ constexpr HandlerRow kRows[] = {
 
 }  // namespace
 
-std::span<const HandlerRow> SourceRows() { return kRows; }
+std::span<const HandlerRow> SourceRows() { return kSourceRows; }
 
 }  // namespace hpu::compiler

@@ -8,7 +8,6 @@
 namespace hpu::compiler {
 namespace {
 
-constexpr std::string_view kSelf = "self";
 // Each element of a window is one slice. With more than this the graph would be long.
 constexpr int64_t kMostTaps = 64;
 
@@ -187,7 +186,7 @@ void Replicate(Call& call) { PadByElements(call, false); }
 void ReflectBackward(Call& call) { PadByElementsBackward(call, true); }
 void ReplicateBackward(Call& call) { PadByElementsBackward(call, false); }
 
-constexpr HandlerRow kRows[] = {
+constexpr HandlerRow kUnfoldRows[] = {
     {"aten.col2im.default", ColumnsToImage},
     {"aten.im2col.default", ImageToColumns},
     {"aten.pixel_unshuffle.default", PixelUnshuffle},
@@ -210,6 +209,6 @@ constexpr HandlerRow kRows[] = {
 
 }  // namespace
 
-std::span<const HandlerRow> UnfoldRows() { return kRows; }
+std::span<const HandlerRow> UnfoldRows() { return kUnfoldRows; }
 
 }  // namespace hpu::compiler

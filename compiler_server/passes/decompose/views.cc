@@ -7,8 +7,6 @@
 namespace hpu::compiler {
 namespace {
 
-constexpr std::string_view kSelf = "self";
-
 // view, flatten, squeeze and the like are fully described by the declared sizes.
 void ReshapeToDeclared(Call& call) {
   call.Return(call.b.Reshape(call.Tensor(kSelf), call.type().sizes));
@@ -161,7 +159,7 @@ void OverwriteStrided(Call& call) {
   call.Return(call.b.Reshape(call.b.Permute(source, perm), call.type().sizes));
 }
 
-constexpr HandlerRow kRows[] = {
+constexpr HandlerRow kViewRows[] = {
     {"aten._to_copy.default", Convert},
     {"aten._unsafe_view.default", ReshapeToDeclared},
     {"aten.alias.default", Identity},
@@ -230,6 +228,6 @@ constexpr HandlerRow kRows[] = {
 
 }  // namespace
 
-std::span<const HandlerRow> ViewRows() { return kRows; }
+std::span<const HandlerRow> ViewRows() { return kViewRows; }
 
 }  // namespace hpu::compiler

@@ -13,8 +13,6 @@
 namespace hpu::compiler {
 namespace {
 
-constexpr std::string_view kGrad = "grad_output";
-constexpr std::string_view kSelf = "self";
 constexpr size_t kSpatial = 3;
 
 // Last returns x [C, D, H, W] or [N, C, D, H, W] as [N, D, H, W, C]. ToDeclared transforms back to
@@ -288,7 +286,7 @@ void GiveToPlaces(Call& call, size_t spatial) {
 void ToPlacesInVolumes(Call& call) { GiveToPlaces(call, kSpatial); }
 void ToPlacesInImages(Call& call) { GiveToPlaces(call, 2); }
 
-constexpr HandlerRow kRows[] = {
+constexpr HandlerRow kVolumePoolRows[] = {
     {"aten._adaptive_avg_pool3d.default", AdaptiveAvgPool3d},
     {"aten._adaptive_avg_pool3d_backward.default", AdaptiveAvgPool3dBackward},
     {"aten.adaptive_max_pool3d.default", AdaptiveMaxPool3d},
@@ -303,6 +301,6 @@ constexpr HandlerRow kRows[] = {
 
 }  // namespace
 
-std::span<const HandlerRow> VolumePoolRows() { return kRows; }
+std::span<const HandlerRow> VolumePoolRows() { return kVolumePoolRows; }
 
 }  // namespace hpu::compiler

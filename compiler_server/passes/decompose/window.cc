@@ -8,8 +8,6 @@
 namespace hpu::compiler {
 namespace {
 
-constexpr std::string_view kSelf = "self";
-
 // The .vec overloads call this argument "input".
 Value* Image(Call& call) { return call.Tensor(call.Has("input") ? "input" : kSelf); }
 
@@ -226,7 +224,7 @@ void Nearest(Call& call) { Resize(call, "nearest", false); }
 void NearestExact(Call& call) { Resize(call, "nearest_exact", false); }
 void Bilinear(Call& call) { Resize(call, "linear", call.Bool("align_corners")); }
 
-constexpr HandlerRow kRows[] = {
+constexpr HandlerRow kWindowRows[] = {
     {"aten._adaptive_avg_pool2d.default", AdaptiveAvgPool2d},
     {"aten._upsample_nearest_exact2d.default", NearestExact},
     {"aten._upsample_nearest_exact2d.vec", NearestExact},
@@ -247,6 +245,6 @@ constexpr HandlerRow kRows[] = {
 
 }  // namespace
 
-std::span<const HandlerRow> WindowRows() { return kRows; }
+std::span<const HandlerRow> WindowRows() { return kWindowRows; }
 
 }  // namespace hpu::compiler

@@ -8,13 +8,6 @@
 namespace hpu::compiler {
 namespace {
 
-constexpr std::string_view kGrad = "grad_output";
-constexpr std::string_view kSelf = "self";
-
-Expr Positions(Call& call, int64_t count, DType dtype) {
-  return {&call, call.b.Iota(0, 1, dtype, count)};
-}
-
 // Returns the sums over blocks of `rows` times `columns` elements.
 Expr BlockSums(Expr x, int64_t rows, int64_t columns) {
   return OverImage(x, [&](Value* last) {
@@ -143,8 +136,8 @@ void NearestBackward(Call& call, double shift) {
   };
   GiveBack(call, grad, weights(dims[0]), weights(dims[1]));
 }
-void Nearest(Call& call) { NearestBackward(call, 0); }
-void NearestExact(Call& call) { NearestBackward(call, 0.5); }
+void UpsampleNearestBackward(Call& call) { NearestBackward(call, 0); }
+void UpsampleNearestExactBackward(Call& call) { NearestBackward(call, 0.5); }
 
 // upsample_bilinear2d_backward(grad, output_size, input_size, align_corners, scales_h, scales_w)
 void BilinearBackward(Call& call) {
@@ -163,16 +156,16 @@ void BilinearBackward(Call& call) {
   GiveBack(call, In(call, kGrad), weights(dims[0]), weights(dims[1]));
 }
 
-constexpr HandlerRow kRows[] = {
+constexpr HandlerRow kWindowBackwardRows[] = {
     {"aten._adaptive_avg_pool2d_backward.default", AdaptiveAvgPoolBackward},
-    {"aten._upsample_nearest_exact2d_backward.default", NearestExact},
+    {"aten._upsample_nearest_exact2d_backward.default", UpsampleNearestExactBackward},
     {"aten.avg_pool2d_backward.default", AvgPoolBackward},
     {"aten.upsample_bilinear2d_backward.default", BilinearBackward},
-    {"aten.upsample_nearest2d_backward.default", Nearest},
+    {"aten.upsample_nearest2d_backward.default", UpsampleNearestBackward},
 };
 
 }  // namespace
 
-std::span<const HandlerRow> WindowBackwardRows() { return kRows; }
+std::span<const HandlerRow> WindowBackwardRows() { return kWindowBackwardRows; }
 
 }  // namespace hpu::compiler

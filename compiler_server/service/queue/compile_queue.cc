@@ -22,7 +22,7 @@ class RequestNames {
 };
 
 // the payload is milliseconds as decimal text.
-constexpr char kRetryAfter[] = "hpu.server.RetryAfter";
+constexpr char kRetryAfterPayload[] = "hpu.server.RetryAfter";
 constexpr std::chrono::milliseconds kShortestRetry{500};
 constexpr std::chrono::milliseconds kLongestRetry{60'000};
 
@@ -30,7 +30,7 @@ absl::Status TurnedAway(const std::string& why, std::chrono::milliseconds retry_
   retry_after = std::clamp(retry_after, kShortestRetry, kLongestRetry);
   absl::Status status = Error(absl::StatusCode::kResourceExhausted, why, "; ask again in ",
                               retry_after.count(), " ms");
-  status.SetPayload(kRetryAfter, absl::Cord(std::to_string(retry_after.count())));
+  status.SetPayload(kRetryAfterPayload, absl::Cord(std::to_string(retry_after.count())));
   return status;
 }
 
@@ -49,7 +49,7 @@ absl::Status Shortened(const absl::Status& failure) {
 }  // namespace
 
 std::optional<std::chrono::milliseconds> RetryHint(const absl::Status& status) {
-  const absl::optional<absl::Cord> hint = status.GetPayload(kRetryAfter);
+  const absl::optional<absl::Cord> hint = status.GetPayload(kRetryAfterPayload);
   if (!hint.has_value()) return std::nullopt;
   return std::chrono::milliseconds(std::stoll(std::string(*hint)));
 }

@@ -6,7 +6,7 @@ namespace hpu::server {
 namespace {
 
 // A server that failed is left alone for a second, then for two, up to a minute.
-constexpr std::chrono::milliseconds kRetryAfter{1000};
+constexpr std::chrono::milliseconds kServerRetryAfter{1000};
 // The time limit of one look-up at all servers together, without connecting. A client of ours waits
 // for it, and waits no longer than 10 s for an answer.
 constexpr std::chrono::milliseconds kFetchPatience{5500};
@@ -17,7 +17,7 @@ client::RpcClient::Options ClientOptions(const UpstreamOptions& options,
   client::RpcClient::Options result;
   result.servers.endpoints = options.endpoints;
   result.servers.access = options.access;
-  result.servers.retry_after = kRetryAfter;
+  result.servers.retry_after = kServerRetryAfter;
   result.trusted = [trusted] { return trusted->keyring(); };
   result.call_timeout = options.fetch_timeout;
   result.compiler_build_id = build_id;

@@ -14,9 +14,9 @@ namespace {
 
 constexpr int64_t kQueriesPerBlock = 64;
 constexpr int64_t kKeysPerBlock = 120;  // with as many queries, weights and slopes take 60 KiB
-constexpr int64_t kTasksWanted = 16;
+constexpr int64_t kAttentionTasksWanted = 16;
 constexpr int64_t kJoinRows = 64;
-constexpr int64_t kSlackFloats = 64;  // tiles may read past the last row of slopes
+constexpr int64_t kSlopeSlackFloats = 64;  // tiles may read past the last row of slopes
 constexpr int kMostVectors = 4;
 constexpr int64_t kWidePairs = 32;  // a row of pairs is written by this many elements
 
@@ -48,7 +48,8 @@ Plan::Plan(const TargetInfo& target, const AttentionBackwardSpec& gradient)
   query_cols = static_cast<int64_t>(query_vectors) * target.f32_lanes;
   query_block = RoundUp(std::min(spec.m, kQueriesPerBlock), query_cols);
   query_blocks = CeilDiv(spec.m, query_block);
-  splits = std::clamp<int64_t>(CeilDiv(kTasksWanted, units), 1, spec.kv_repeat * query_blocks);
+  splits =
+      std::clamp<int64_t>(CeilDiv(kAttentionTasksWanted, units), 1, spec.kv_repeat * query_blocks);
   key_rows = MaxTileRows(target, query_vectors);
   if (amx) key_rows = d.rows = dv.rows = kAmxHalves * kAmxRows;
   key_step = std::lcm(std::lcm(key_rows, kRowsAtOnce), std::lcm(d.rows, dv.rows));
@@ -93,7 +94,7 @@ Scratch::Scratch(const Plan& plan) {
   query_gradients = place(RoundUp(plan.query_block, plan.d.rows) * plan.d.width);
   query_sums = plan.pairs ? place(plan.query_sums) : query_gradients;
   weights = place(plan.key_block * plan.query_block);
-  slopes = place(plan.key_block * plan.query_block + kSlackFloats);
+  slopes = place(plan.key_block * plan.query_block + kSlopeSlackFloats);
   slope_pairs = place(plan.pairs ? plan.key_block * plan.query_block / 2 : 0);
   mask = place(plan.mask == AttentionMask::kPerQuery ? plan.key_block * plan.query_block : 0);
   maximum = place(plan.query_block);

@@ -9,7 +9,7 @@ namespace {
 constexpr int64_t kStripBytes = 512 * 1024;  // stays in L2 beside a panel of weights
 constexpr int64_t kPixelsPerTask = 224;
 constexpr int64_t kFewestPixels = 28;
-constexpr int64_t kTasksWanted = 32;
+constexpr int64_t kConvTasksWanted = 32;
 constexpr int64_t kFewestPanels = 2;
 // The cost of a strip: each of its floats costs this many multiply-adds, and the strip may take at
 // most this share of a task.
@@ -66,11 +66,11 @@ int64_t Tasks(const ConvPlan& plan, const ConvSpec& spec, int64_t groups) {
 void ChooseTasks(ConvPlan& plan, const ConvSpec& spec, int64_t groups, int64_t fewest_panels) {
   plan.panels_per_task = plan.panels;
   plan.panel_blocks = 1;
-  while (Tasks(plan, spec, groups) < kTasksWanted && plan.panels_per_task > fewest_panels) {
+  while (Tasks(plan, spec, groups) < kConvTasksWanted && plan.panels_per_task > fewest_panels) {
     plan.panels_per_task = CeilDiv(plan.panels_per_task, 2);
     plan.panel_blocks = CeilDiv(plan.panels, plan.panels_per_task);
   }
-  while (Tasks(plan, spec, groups) < kTasksWanted && plan.tile_h > 1 &&
+  while (Tasks(plan, spec, groups) < kConvTasksWanted && plan.tile_h > 1 &&
          plan.pixels() >= 2 * kFewestPixels) {
     plan.tile_h = CeilDiv(plan.tile_h, 2);
     CutEvenly(plan, spec);

@@ -10,10 +10,10 @@ namespace {
 
 constexpr int kTableFields = 3;  // byte offset, output row, output column
 constexpr int kOffsetField = 0, kRowField = 1, kColField = 2;
-constexpr int64_t kSlackFloats = 16;  // vector stores may run over the end of the strip
+constexpr int64_t kConvSlackFloats = 16;  // vector stores may run over the end of the strip
 
 int64_t StripBytes(const ConvSpec& spec, const ConvPlan& plan) {
-  return plan.strip ? RoundUp(plan.strip_floats(spec) + kSlackFloats, 16) * 4 : 0;
+  return plan.strip ? RoundUp(plan.strip_floats(spec) + kConvSlackFloats, 16) * 4 : 0;
 }
 
 int64_t TableEntries(const ConvPlan& plan) { return plan.pixels(); }

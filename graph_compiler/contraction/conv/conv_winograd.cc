@@ -264,9 +264,9 @@ constexpr int64_t kInputBytes = 512 * 1024;  // transformed input of a block, in
 constexpr int64_t kFewestTiles = 6;
 constexpr int64_t kTilesPerBlock = 64;        // their products stay in L2, too
 constexpr int64_t kWeightBytes = 512 * 1024;  // transformed weights of a panel
-constexpr int64_t kTasksWanted = 32;
+constexpr int64_t kWinogradTasksWanted = 32;
 // The number of tiles that pays for transforming a panel of weights.
-constexpr int64_t kTilesPerTask = 48;
+constexpr int64_t kWinogradTilesPerTask = 48;
 // The costs of transforming a vector of a tile's input, of its output, and of the weights (which
 // may come from memory), in multiply-adds of vectors.
 constexpr double kInputCost = 50;
@@ -326,13 +326,13 @@ std::optional<WinogradPlan> PlanWinogradConv(const TargetInfo& target, const Con
   block.tiles = ChooseRowTiles(plan.tiles, MaxTileRows(target, block.vectors), block.vectors);
 
   plan.blocks = spec.batch * block.blocks_h * block.blocks_w;
-  plan.block_groups = CeilDiv(plan.blocks, CeilDiv(kTilesPerTask, plan.tiles));
+  plan.block_groups = CeilDiv(plan.blocks, CeilDiv(kWinogradTilesPerTask, plan.tiles));
   plan.blocks_per_task = CeilDiv(plan.blocks, plan.block_groups);
   plan.block_groups = CeilDiv(plan.blocks, plan.blocks_per_task);
   block.panels_per_task =
       std::clamp<int64_t>(kWeightBytes / weight_bytes(block.vectors), 1, block.panels);
   const auto panel_blocks = [&] { return CeilDiv(block.panels, block.panels_per_task); };
-  while (block.panels_per_task > 1 && plan.block_groups * panel_blocks() < kTasksWanted) {
+  while (block.panels_per_task > 1 && plan.block_groups * panel_blocks() < kWinogradTasksWanted) {
     --block.panels_per_task;
   }
   block.panel_blocks = panel_blocks();

@@ -39,11 +39,6 @@ absl::Status Check(const GemmSpec& spec) {
   return absl::OkStatus();
 }
 
-void FoldOffset(MatrixAccess& access) {
-  access.buffer.offset += static_cast<uint64_t>(access.offset * MemoryTypeSize(access.type));
-  access.offset = 0;
-}
-
 bool HasNegativeStride(const MatrixAccess& access) {
   return access.row_stride < 0 || access.col_stride < 0 ||
          std::any_of(

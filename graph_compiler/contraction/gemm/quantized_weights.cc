@@ -17,8 +17,7 @@ using llvm::Value;
 
 constexpr int64_t kTasks = 32;  // of 8-bit weights: enough to balance, long runs to stream
 constexpr int64_t kMostRowsAtOnce = 4;
-constexpr int64_t kUnroll = 4;
-constexpr int64_t kLineBytes = 64;
+constexpr int64_t kUnrolledSteps = 4;
 constexpr int64_t kBytesAhead = 2048;  // of a prefetch along a block
 constexpr int kNibbleOffset = 8;       // the offset by which 4 bits are stored
 
@@ -31,11 +30,6 @@ struct Rows {
   MemoryType type = MemoryType::kF32;
   int64_t stride = 0;  // elements
 };
-
-void FoldOffset(MatrixAccess& access) {
-  access.buffer.offset += static_cast<uint64_t>(access.offset * MemoryTypeSize(access.type));
-  access.offset = 0;
-}
 
 absl::Status Check(const QuantizedGemmSpec& spec) {
   for (const MatrixAccess* access : {&spec.x, &spec.scale, &spec.zero}) {
@@ -230,7 +224,8 @@ class QuantizedGemm {
   }
 
   int64_t StepAlongK() const {
-    return spec_.group % (kUnroll * e_.lanes()) == 0 ? kUnroll * e_.lanes() : e_.lanes();
+    return spec_.group % (kUnrolledSteps * e_.lanes()) == 0 ? kUnrolledSteps * e_.lanes()
+                                                            : e_.lanes();
   }
 
   Value* Factor(uint32_t operand, const MatrixAccess& factor, Value* group, Value* col) {
@@ -273,7 +268,7 @@ class QuantizedGemm {
   void Block(Value* block, Value* first, Value* row, int64_t rows) {
     Value* base = e_.Address(frame_.Operand(e_.b, kWeights), e_.Mul(block, spec_.weight_stride));
     const Values zeros(static_cast<size_t>(vectors() * rows), e_.Zero(e_.lanes()));
-    const int64_t steps = spec_.group % kUnroll == 0 ? kUnroll : pairs_ ? 2 : 1;
+    const int64_t steps = spec_.group % kUnrolledSteps == 0 ? kUnrolledSteps : pairs_ ? 2 : 1;
     const Values totals =
         e_.For(e_.Int(0), e_.Int(groups_), 1, zeros, [&](Value* group, Values sums_so_far) {
           Value* begin = e_.Mul(group, spec_.group);

@@ -10,7 +10,6 @@ namespace {
 
 using llvm::Value;
 
-constexpr int64_t kLineBytes = 64;
 // The longest body that is repeated for every row of a tile, in instructions per vector: a norm's
 // scale and shift, a rounding, a residual and a limit on both sides fit.
 constexpr size_t kMostInlineInstructions = 12;

@@ -13,6 +13,8 @@
 
 namespace hpu::graph_compiler {
 
+inline constexpr int64_t kLineBytes = 64;  // of a cache
+
 using Values = std::vector<llvm::Value*>;
 
 class IrEmitter {

@@ -10,7 +10,6 @@ using llvm::Value;
 // Two pipes of latency four need eight independent multiply-adds in flight.
 constexpr int kIndependentChains = 8;
 constexpr int kUnroll = 4;
-constexpr int64_t kLineBytes = 64;
 // More than half a line per k step would cost as much as it hides.
 constexpr int64_t kMaxPrefetchStep = 32;
 

@@ -15,7 +15,6 @@ namespace {
 using llvm::Value;
 
 constexpr int64_t kRowsAhead = 32;  // of a prefetch along rows
-constexpr int64_t kLineBytes = 64;
 
 // One dimension of k: its size, and its strides in the source (in elements) and in the panel (in
 // steps of k).

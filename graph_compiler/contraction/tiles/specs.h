@@ -27,6 +27,12 @@ struct MatrixAccess {
   uint64_t buffer_bytes = 0;  // extent of the buffer from its base (what a packed copy depends on)
 };
 
+// Moves the offset into the reference to the buffer.
+inline void FoldOffset(MatrixAccess& access) {
+  access.buffer.offset += static_cast<uint64_t>(access.offset * MemoryTypeSize(access.type));
+  access.offset = 0;
+}
+
 // The numbers that stand for 0 in the operands of a product of u8 by i8. Its sums are sums of (a -
 // a_zero) * (b - b_zero[n]), exact in i32; i32 is then the type of the epilogue's kAccumulator.
 struct IntegerZeros {

@@ -9,8 +9,6 @@ namespace {
 
 using llvm::Value;
 
-constexpr int64_t kLineBytes = 64;
-
 // Returns the row stride of the matrix as a dense one in `staged`. One line more than needed keeps
 // rows of a power of two from meeting in one cache set.
 int64_t StagedRowStride(int64_t cols, int64_t size) {
@@ -20,7 +18,7 @@ int64_t StagedRowStride(int64_t cols, int64_t size) {
 
 // The work of a task where tiles of a matrix are copied: it takes some tiles and a run of k, which
 // it walks k by k for each tile, so that lines that two tiles share are still in the cache.
-constexpr int64_t kTilesPerTask = 8;
+constexpr int64_t kStagedTilesPerTask = 8;
 constexpr int64_t kStepsPerTask = 256;
 
 void Redirect(const std::vector<int64_t>& batch, int64_t rows, int64_t row_stride,
@@ -114,7 +112,7 @@ void StageRowPanels(KernelCache& cache, const std::vector<int64_t>& batch, const
   const DenseBatch dense = DenseDimensions(batch, a.batch_strides);
   const int64_t size = MemoryTypeSize(a.type);
   const int64_t rows = tiles.main_rows * tiles.main_count + tiles.tail_rows * tiles.tail_count;
-  const int64_t groups = CeilDiv(tiles.count(), kTilesPerTask);
+  const int64_t groups = CeilDiv(tiles.count(), kStagedTilesPerTask);
   const int64_t runs = CeilDiv(k, kStepsPerTask);
   const auto staged_bytes = static_cast<uint64_t>(dense.count * rows * k * 4);
   const OperandRef staged = ReserveStaged(staged_bytes, out);
@@ -136,8 +134,8 @@ void StageRowPanels(KernelCache& cache, const std::vector<int64_t>& batch, const
         Value* k0 = e.Mul(e.RemConst(task, runs), kStepsPerTask);
         Value* steps = e.Min(e.Sub(e.Int(k), k0), e.Int(kStepsPerTask));
         Value* block = e.DivConst(task, runs);
-        Value* first = e.Mul(e.RemConst(block, groups), kTilesPerTask);
-        Value* end = e.Min(e.Add(first, kTilesPerTask), e.Int(tiles.count()));
+        Value* first = e.Mul(e.RemConst(block, groups), kStagedTilesPerTask);
+        Value* end = e.Min(e.Add(first, kStagedTilesPerTask), e.Int(tiles.count()));
         Value* matrix = e.DivConst(block, groups);
         Value* from = e.Address(frame.Operand(builder, 0),
                                 e.Mul(e.Add(e.Dot(e.Decompose(matrix, dense.sizes), dense.strides),

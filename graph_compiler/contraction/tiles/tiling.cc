@@ -14,7 +14,7 @@ constexpr int64_t kMostTasksJoined = 8;
 constexpr int64_t kRowsPerBlock = 128;
 constexpr int64_t kRowsPerPackingBlock = 384;
 constexpr int64_t kResidentABytes = 640 * 1024;  // A of this size stays in L2 across panels
-constexpr int64_t kTasksWanted = 64;
+constexpr int64_t kGemmTasksWanted = 64;
 // The least number of passes over a panel that pays for fetching it.
 constexpr int64_t kFewestTilesPerBlock = 8;
 // Where all of A stays in L2, a thread runs the blocks of rows of a panel in turn, so that more of
@@ -25,12 +25,6 @@ constexpr int64_t kFewestTilesOfResidentA = 2;
 constexpr int64_t kFewTasks = 8;
 constexpr int64_t kMinTaskFlops = 512 * 1024;  // about 5 us on one AVX2 core
 constexpr uint64_t kMinThreadFlops = 256 * 1024;
-
-// Returns the cycles per k step of a tile, up to a factor: multiply-adds and loads both issue two
-// per cycle; half a cycle pays for starting and ending the tile.
-double TileCost(int rows, int vectors) {
-  return std::max(rows * vectors, rows + vectors) * 0.5 + 0.5;
-}
 
 // A long k is cut so that a task's rows of A stay in L2 while panels pass. Then more than one panel
 // should pass, either of one task or of several that a thread runs together.
@@ -126,7 +120,8 @@ GemmBlocks ChooseGemmBlocks(const TargetInfo& target, int64_t batch, int64_t m, 
 
   int64_t row_blocks = use.packed_by_task ? PackingRowBlocks(m) : RowBlocks(m, kRowsPerBlock);
   const auto panel_flops = [&] { return CeilDiv(m, row_blocks) * blocks.panel_cols * k * 2; };
-  while (batch * row_blocks * blocks.panels < kTasksWanted && panel_flops() >= 2 * kMinTaskFlops &&
+  while (batch * row_blocks * blocks.panels < kGemmTasksWanted &&
+         panel_flops() >= 2 * kMinTaskFlops &&
          row_blocks * 2 * kFewestTilesPerBlock <= blocks.tiles.count()) {
     row_blocks *= 2;
   }

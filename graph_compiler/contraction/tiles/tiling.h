@@ -3,6 +3,7 @@
 // machine.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "graph_compiler/codegen/module.h"
@@ -12,6 +13,12 @@ namespace hpu::graph_compiler {
 
 // Returns the largest row count whose accumulators, one row of B and a broadcast fit in registers.
 int MaxTileRows(const TargetInfo& target, int vectors);
+
+// Returns the cycles per k step of a tile, up to a factor: multiply-adds and loads both issue two
+// per cycle; half a cycle pays for starting and ending the tile.
+inline double TileCost(int rows, int vectors) {
+  return std::max(rows * vectors, rows + vectors) * 0.5 + 0.5;
+}
 
 // Returns the vectors per B panel for a result of n columns: the width up to `most` with the least
 // padding, and the larger of equal ones.

@@ -22,16 +22,11 @@ constexpr int64_t kSumBytes = 160 * 1024;  // of a task, which stay in L2 beside
 constexpr int64_t kDyBytes = 200 * 1024;
 // The multiply-adds of vectors per vector of dy, or of x, that pay for copying it.
 constexpr int64_t kWorkPerCopy = 128;
-constexpr int64_t kTasksWanted = 32;
+constexpr int64_t kGradientTasksWanted = 32;
 // A partial sum is written and read once for this many products.
 constexpr int64_t kPositionsPerSplit = 512;
 constexpr int64_t kPairPositionsPerSplit = 1024;
 constexpr int64_t kTilePositionsPerSplit = 2048;
-
-// Returns the cycles per position of a register tile, up to a factor (tiling.cc).
-double TileCost(int rows, int vectors) {
-  return std::max(rows * vectors, rows + vectors) * 0.5 + 0.5;
-}
 
 // Returns the rows of a register tile with the least padding of `channels`.
 int ChooseRows(const TargetInfo& target, int64_t channels, int vectors) {
@@ -77,7 +72,7 @@ void Split(WeightGradientPlan& plan, const ConvSpec& conv) {
                         : plan.runs.pairs > 0 ? kPairPositionsPerSplit
                                               : kPositionsPerSplit;
   const int64_t most = std::clamp<int64_t>(positions / least, 1, std::max<int64_t>(1, plan.chunks));
-  plan.splits = std::clamp<int64_t>(CeilDiv(kTasksWanted, blocks), 1, most);
+  plan.splits = std::clamp<int64_t>(CeilDiv(kGradientTasksWanted, blocks), 1, most);
   plan.chunks_per_split = CeilDiv(plan.chunks, plan.splits);
   plan.splits = CeilDiv(plan.chunks, plan.chunks_per_split);
 }
@@ -117,7 +112,7 @@ void CutTasks(WeightGradientPlan& plan, const ConvSpec& conv, int64_t panel_byte
   const int64_t fewest_tiles = CeilDiv(kWorkPerCopy, taps * plan.rows);
   plan.channel_tiles_per_task = std::min(most_tiles, plan.channel_tiles);
   CutBlocks(plan);
-  while (plan.groups(conv) * plan.channel_blocks * plan.panel_blocks < kTasksWanted &&
+  while (plan.groups(conv) * plan.channel_blocks * plan.panel_blocks < kGradientTasksWanted &&
          plan.channel_tiles_per_task > fewest_tiles) {
     plan.channel_tiles_per_task = CeilDiv(plan.channel_tiles_per_task, 2);
     CutBlocks(plan);

@@ -7,7 +7,7 @@ using llvm::Value;
 
 namespace {
 
-constexpr int64_t kSlackFloats = 64;  // vector accesses may run over the end of a strip
+constexpr int64_t kStripSlackFloats = 64;  // vector accesses may run over the end of a strip
 
 int64_t SumBytes(const WeightGradientSpec& spec, const WeightGradientPlan& plan) {
   if (plan.splits > 1) return 0;
@@ -25,7 +25,7 @@ int64_t DyBytes(const WeightGradientPlan& plan) {
 
 int64_t StripBytes(const WeightGradientSpec& spec, const WeightGradientPlan& plan) {
   if (plan.runs.pairs > 0) return plan.runs.strip_dwords * 4;
-  return RoundUp(plan.cut.strip_floats(spec.conv) + kSlackFloats, 16) * 4;
+  return RoundUp(plan.cut.strip_floats(spec.conv) + kStripSlackFloats, 16) * 4;
 }
 
 int64_t FirstStrip(const WeightGradientSpec& spec, const WeightGradientPlan& plan) {
