@@ -64,6 +64,7 @@ DictGuardManager = torch._C._dynamo.guards.DictGuardManager
 GlobalStateGuard = torch._C._dynamo.guards.GlobalStateGuard
 GuardManager = torch._C._dynamo.guards.GuardManager
 PyInterpreterFrame = torch._C._dynamo.eval_frame._PyInterpreterFrame
+guard_same_object = torch._C._dynamo.guards.install_object_aliasing_guard
 TorchCompileWrapper = torch._TorchCompileWrapper
 get_cublas_allow_tf32 = torch._C._get_cublas_allow_tf32
 get_closure_vars = guards._get_closure_vars

@@ -23,7 +23,12 @@ import torch
 
 from ...torch_compat.dispatcher import dispatch_keys
 from ...torch_compat.dynamo_settings import dynamo_config
-from ...torch_compat.tracing import DictGuardManager, GuardManager, GuardManagerType
+from ...torch_compat.tracing import (
+    DictGuardManager,
+    GuardManager,
+    GuardManagerType,
+    guard_same_object,
+)
 
 # A text. It is split into pieces where it contains names that Dynamo made up, so that these can get
 # new names.
@@ -102,6 +107,8 @@ _KEYLESS = frozenset(
 _ID_MATCH, _TYPE_MATCH = "add_id_match_guard", "add_type_match_guard"
 _EQUALS_MATCH, _TENSOR_MATCH = "add_equals_match_guard", "add_tensor_match_guard"
 _MAPPING_KEYS = "add_mapping_keys_guard"
+# This guard is made again with another node, whose value is the same object.
+_SAME_OBJECT = "guard_same_object"
 # These guards are made again with the same arguments.
 _CONSTANT = frozenset(
     {"add_true_match_guard", "add_false_match_guard", "add_none_match_guard"}
@@ -146,6 +153,14 @@ class _Node:
         if maker in _FOLLOW or maker == GLOBALS:
             return lambda **given: self.tree.add_node(self, maker, **given)
         return lambda *given: self.tree.add_leaf(self, maker, given)
+
+
+def add_same_object(one: Any, other: Any, texts: list[str], stack: Any) -> None:
+    """Guards that the values of two managers, or of two that stand in for them, are one object."""
+    if type(one) is _Node:
+        one.tree.add_leaf(one, _SAME_OBJECT, (other, texts, stack))
+    else:
+        guard_same_object(one, other, texts, stack)
 
 
 class Recorder:
@@ -250,6 +265,11 @@ class Recorder:
             if value is not node.value or kind is not type(value) or name != node.name:
                 raise Unwritable(f"{node.name} is compared with another tensor")
             kept = [size, stride, texts, stack]
+        elif maker == _SAME_OBJECT:
+            other, *kept = given
+            if other.value is not node.value:
+                raise Unwritable(f"{node.name} and {other.name} are no longer one object")
+            kept.insert(0, other.index)
         elif maker in _CONSTANT:
             kept = list(given)
         else:
@@ -396,8 +416,11 @@ def _add_leaves(
 ) -> None:
     for maker, index, given, parts in tree.leaves:
         name, value = names[index], values[index]
-        add = getattr(managers[index], maker)
         texts = [text_of(part).replace(_NAME, name) for part in parts]
+        if maker == _SAME_OBJECT:
+            guard_same_object(managers[index], managers[given[0]], texts, None)
+            continue
+        add = getattr(managers[index], maker)
         if maker in _CONSTANT:
             add(*given, texts, None)
         elif maker in (_ID_MATCH, _TYPE_MATCH):

@@ -234,6 +234,7 @@ def make_start(
     _refuse_addresses(trace, output, made_code)
     world = WorldRecorder(describer)
     world.add_codes(codes, guard_facts.described([*guards, *beside], values))
+    world.add_unbound(trace.unbound)
     if world.missing:
         raise Refused(f"traced code cannot be found by its name: {world.missing[0]}")
     guards, tree = _with_tree(guards, output, frame_code, values)

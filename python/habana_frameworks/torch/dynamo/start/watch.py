@@ -29,14 +29,13 @@ from ...torch_compat.tracing import (
     Source,
     compare_op_handlers,
 )
-from . import guard_facts
+from . import guard_facts, guard_tree
 from .describe import Describer, Refused
 from .guard_facts import StoredGuard, Values
 from .subclasses import Question, questions_of
 
 _VARIABLES = "torch._dynamo.variables"
 _CALL_CONSTANT = f"{_VARIABLES}.functions.invoke_and_store_as_constant"
-_CALL_CONSTANT_OF_MODULE = f"{_VARIABLES}.nn_module.invoke_and_store_as_constant"
 _ID = f"{_VARIABLES}.builtin.BuiltinVariable.call_id"
 _ISINSTANCE = f"{_VARIABLES}.builtin.BuiltinVariable.call_isinstance"
 _BUILTIN = f"{_VARIABLES}.builtin.BuiltinVariable.call_function"
@@ -51,12 +50,14 @@ _ITERATE_SET = f"{_VARIABLES}.sets.SetVariable.tp_iter_impl"
 _HASHABLE = f"{_VARIABLES}.hashable.HashableTracker.__init__"
 _TRACE_FRAME = "torch._dynamo.convert_frame.trace_frame"
 _INLINE_CALL = "torch._dynamo.symbolic_convert.InliningInstructionTranslator.inline_call_"
+_BUILTIN_NAME = "torch._dynamo.symbolic_convert.InstructionTranslatorBase.load_builtin_from_argval"
+_SAME_OBJECT = "torch._dynamo.guards.install_object_aliasing_guard"
 _UPDATE_HISTORY = "torch._dynamo.pgo.update_automatic_dynamic"
 # All but the last, which is a feature of its own.
 _PATHS = (
-    *(_CALL_CONSTANT, _CALL_CONSTANT_OF_MODULE, _ID, _ISINSTANCE, _BUILTIN, _SORTED, _CONSTANT),
-    *(_CONSTANT_METHOD, _HASH, _ISSUBCLASS, _LIST_METHOD, _UNPACK_SET, _ITERATE_SET, _HASHABLE),
-    *(_TRACE_FRAME, _INLINE_CALL),
+    *(_CALL_CONSTANT, _ID, _ISINSTANCE, _BUILTIN, _SORTED, _CONSTANT, _CONSTANT_METHOD, _HASH),
+    *(_ISSUBCLASS, _LIST_METHOD, _UNPACK_SET, _ITERATE_SET, _HASHABLE, _TRACE_FRAME, _INLINE_CALL),
+    *(_BUILTIN_NAME, _SAME_OBJECT),
 )
 
 # Their hashes are the same in every process.
@@ -122,6 +123,8 @@ class Trace:
     keys: dict[str, Source] = field(default_factory=dict)
     questions: dict[tuple[Any, ...], Question] = field(default_factory=dict)
     addresses: set[int] = field(default_factory=set)  # results of id() and hash()
+    # Modules and names that traced code found neither in the module nor among the builtins.
+    unbound: set[tuple[str, str]] = field(default_factory=set)
 
     def only_here(self, why: str) -> None:
         self.local = self.local or why
@@ -347,7 +350,19 @@ def _wrap_constants() -> None:
         return call_constant(tx, fn, *args, **kwargs)
 
     replace(_CALL_CONSTANT, _invoke)
-    replace(_CALL_CONSTANT_OF_MODULE, _invoke)
+
+
+def _wrap_names() -> None:
+    load = original(_BUILTIN_NAME)
+
+    @functools.wraps(load)
+    def _load(self: Any, argval: str) -> Any:
+        trace = traces.innermost()
+        if trace is not None and argval not in self.f_builtins:
+            trace.unbound.add((self.f_globals["__name__"], argval))
+        return load(self, argval)
+
+    replace(_BUILTIN_NAME, _load)
 
 
 def register() -> None:
@@ -360,4 +375,6 @@ def register() -> None:
     _wrap_keys()
     _wrap_sets()
     _wrap_attempts()
+    _wrap_names()
+    replace(_SAME_OBJECT, guard_tree.add_same_object)
     enable(AUTOMATIC_SIZES, _wrap_history)
