@@ -64,8 +64,12 @@ _TABLE = (
     Replaced(STARTS, f"{_VARIABLES}.object_protocol", "generic_hash", ("tx",)),
     Replaced(STARTS, f"{_VARIABLES}.object_protocol", "generic_issubclass", ("tx",)),
     Replaced(STARTS, f"{_VARIABLES}.lists", "ListVariable.call_method", ("self", "tx", "name")),
-    Replaced(STARTS, f"{_VARIABLES}.sets", "SetVariable.unpack_var_sequence", ("self", "tx")),
-    Replaced(STARTS, f"{_VARIABLES}.sets", "SetVariable.tp_iter_impl", ("self", "tx")),
+    *(
+        Replaced(STARTS, f"{_VARIABLES}.sets", f"{kind}.{method}", ("self", "tx"))
+        # From 2.15 on, the second one is no longer derived from the first one.
+        for kind in ("SetVariable", "FrozensetVariable")
+        for method in ("unpack_var_sequence", "tp_iter_impl")
+    ),
     Replaced(STARTS, f"{_VARIABLES}.hashable", "HashableTracker.__init__", ("self", "vt")),
     Replaced(
         AUTOMATIC_SIZES, f"{_DYNAMO}.pgo", "update_automatic_dynamic", ("tx", "name", "entry")

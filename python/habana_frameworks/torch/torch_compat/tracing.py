@@ -54,6 +54,7 @@ from torch._dynamo.variables.hashable import HashableTracker as HashableTracker
 from torch._dynamo.variables.lazy import LazyVariableTracker as LazyVariableTracker
 from torch._dynamo.variables.lists import BaseListVariable as BaseListVariable
 from torch._dynamo.variables.lists import ListVariable as ListVariable
+from torch._dynamo.variables.sets import FrozensetVariable as FrozensetVariable
 from torch._dynamo.variables.sets import SetVariable as SetVariable
 from torch._functorch._aot_autograd.utils import top_saved_tensors_hooks as top_saved_tensors_hooks
 from torch._guards import CompileId as CompileId

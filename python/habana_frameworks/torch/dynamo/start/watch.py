@@ -21,6 +21,7 @@ from ...torch_compat.replaced import original, replace
 from ...torch_compat.tracing import (
     BaseListVariable,
     ConstantVariable,
+    FrozensetVariable,
     Guard,
     LazyVariableTracker,
     OutputGraph,
@@ -45,8 +46,11 @@ _CONSTANT_METHOD = f"{_VARIABLES}.ConstantVariable.call_method"
 _HASH = f"{_VARIABLES}.object_protocol.generic_hash"
 _ISSUBCLASS = f"{_VARIABLES}.object_protocol.generic_issubclass"
 _LIST_METHOD = f"{_VARIABLES}.lists.ListVariable.call_method"
-_UNPACK_SET = f"{_VARIABLES}.sets.SetVariable.unpack_var_sequence"
-_ITERATE_SET = f"{_VARIABLES}.sets.SetVariable.tp_iter_impl"
+_TAKE_SET = tuple(
+    f"{_VARIABLES}.sets.{kind}.{method}"
+    for kind in ("SetVariable", "FrozensetVariable")
+    for method in ("unpack_var_sequence", "tp_iter_impl")
+)
 _HASHABLE = f"{_VARIABLES}.hashable.HashableTracker.__init__"
 _TRACE_FRAME = "torch._dynamo.convert_frame.trace_frame"
 _INLINE_CALL = "torch._dynamo.symbolic_convert.InliningInstructionTranslator.inline_call_"
@@ -56,7 +60,7 @@ _UPDATE_HISTORY = "torch._dynamo.pgo.update_automatic_dynamic"
 # All but the last, which is a feature of its own.
 _PATHS = (
     *(_CALL_CONSTANT, _ID, _ISINSTANCE, _BUILTIN, _SORTED, _CONSTANT, _CONSTANT_METHOD, _HASH),
-    *(_ISSUBCLASS, _LIST_METHOD, _UNPACK_SET, _ITERATE_SET, _HASHABLE, _TRACE_FRAME, _INLINE_CALL),
+    *(_ISSUBCLASS, _LIST_METHOD, *_TAKE_SET, _HASHABLE, _TRACE_FRAME, _INLINE_CALL),
     *(_BUILTIN_NAME, _SAME_OBJECT),
 )
 
@@ -263,7 +267,7 @@ def _wrap_sets() -> None:
 
     @functools.wraps(call_list)
     def _call_list(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        if name == "extend" and args and isinstance(args[0], SetVariable):
+        if name == "extend" and args and isinstance(args[0], (SetVariable, FrozensetVariable)):
             note_order(args[0])
         trace = traces.innermost() if name == "sort" else None
         before = len(trace.addresses) if trace is not None else 0
@@ -281,7 +285,7 @@ def _wrap_sets() -> None:
             trace.local = ""
         return made
 
-    for path in (_UNPACK_SET, _ITERATE_SET):
+    for path in _TAKE_SET:
         replace(path, noting(original(path)))
     replace(_LIST_METHOD, _call_list)
     replace(_SORTED, _sorted)
