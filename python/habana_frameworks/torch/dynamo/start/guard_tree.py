@@ -27,6 +27,7 @@ from ...torch_compat.tracing import (
     DictGuardManager,
     GuardManager,
     GuardManagerType,
+    Source,
     guard_same_object,
 )
 
@@ -55,8 +56,9 @@ class StoredTree:
     nodes: list[StoredNode]  # from the second one on; the first one is the root
     leaves: list[StoredLeaf]
     arguments: list[str]
-    # Names and nodes of tensors that must be different objects.
-    unaliased: list[tuple[Text, int]]
+    # Names and nodes of tensors that must be different objects, and, where Dynamo keeps them (since
+    # 2.15), the sources.
+    unaliased: list[tuple[Text, int, Source | None]]
     same_objects: list[tuple[Text, Text]]  # the check, and the same for people
     same_objects_function: Text  # Dynamo's Python text of all these checks
     # nodes with tensors that are not parameters, and all nodes that lead to them
@@ -261,10 +263,10 @@ class Recorder:
                     raise Unwritable(f"{node.name} is compared with another value")
                 kept.insert(0, value)
         elif maker == _TENSOR_MATCH:
-            value, size, stride, name, texts, stack, kind, _ = given
+            value, size, stride, name, texts, stack, kind, _, *more = given  # more since 2.15
             if value is not node.value or kind is not type(value) or name != node.name:
                 raise Unwritable(f"{node.name} is compared with another tensor")
-            kept = [size, stride, texts, stack]
+            kept = [size, stride, *more, texts, stack]
         elif maker == _SAME_OBJECT:
             other, *kept = given
             if other.value is not node.value:
@@ -304,15 +306,17 @@ class Recorder:
                 index = self._nodes[index - 1][1]
             leading.add(ROOT)
         local = builder.id_matched_objs
+        names = builder.no_tensor_aliasing_names
         return StoredTree(
             self._nodes,
             self._leaves,
             builder.argnames,
             [
-                (self._text(name), node.index)
-                for name, node in zip(
-                    builder.no_tensor_aliasing_names,
+                (self._text(name), node.index, source)
+                for name, node, source in zip(
+                    names,
                     builder.no_tensor_aliasing_guard_managers,
+                    getattr(builder, "no_tensor_aliasing_sources", [None] * len(names)),
                     strict=True,
                 )
             ],
@@ -395,9 +399,11 @@ def grow(tree: StoredTree, values: list[Any], globals_: dict[str, Any], builder:
             names.append(name)
     _add_leaves(tree, values, names, managers, builder.id_ref)
     builder.argnames.extend(tree.arguments)
-    for text, index in tree.unaliased:
+    for text, index, source in tree.unaliased:
         builder.no_tensor_aliasing_names.append(text_of(text))
         builder.no_tensor_aliasing_guard_managers.append(managers[index])
+        if source is not None:
+            builder.no_tensor_aliasing_sources.append(source)
     builder.object_aliasing_guard_codes.extend(
         (text_of(code), text_of(told)) for code, told in tree.same_objects
     )
@@ -429,8 +435,8 @@ def _add_leaves(
             address = id_ref(value, name)
             add(address, [text.replace(_ID, str(address)) for text in texts], None)
         elif maker == _TENSOR_MATCH:
-            size, stride = given
+            size, stride, *more = given
             keys = dispatch_keys(value)
-            add(value, size, stride, name, texts, None, type(value), keys)
+            add(value, size, stride, name, texts, None, type(value), keys, *more)
         else:
             add(given[0] if given else value, texts, None)
