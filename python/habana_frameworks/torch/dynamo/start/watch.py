@@ -29,6 +29,7 @@ from ...torch_compat.tracing import (
     SetVariable,
     Source,
     compare_op_handlers,
+    get_builtins_dict,
 )
 from . import guard_facts, guard_tree
 from .describe import Describer, Refused
@@ -88,8 +89,12 @@ class GivenUp:
     builtins: set[str] = field(default_factory=set)  # names of the dictionary of builtins
     unknown: str = ""  # why the facts cannot be compared in another process
 
-    def modules(self) -> dict[str, types.ModuleType]:
-        return {alias: importlib.import_module(name) for alias, name in self.imports.items()}
+    def scope(self, globals_: dict[str, Any]) -> dict[str, Any]:
+        """The globals with those that abandoned attempts made, which Dynamo may have removed (2.15
+        does)."""
+        made: dict[str, Any] = dict.fromkeys(self.builtins, get_builtins_dict(globals_))
+        made |= {alias: importlib.import_module(name) for alias, name in self.imports.items()}
+        return made | globals_
 
     def add(self, output: OutputGraph) -> None:
         scope = output.global_scope
