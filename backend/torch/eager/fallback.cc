@@ -185,6 +185,15 @@ void RunPartsOrOnCpu(const c10::OperatorHandle& op, Stack* stack) {
   RunOnCpu(op, stack);
 }
 
+// The kernel on hpu of operators that have none there and are not composed of others: those of
+// other libraries (torchvision), and those of aten that the CPU lacks, too.
+void RunForeignOnCpu(const c10::OperatorHandle& op, Stack* stack) {
+  TORCH_CHECK_NOT_IMPLEMENTED(op.hasKernelForDispatchKey(c10::DispatchKey::CPU), "Could not run '",
+                              op.operator_name(),
+                              "' on hpu: it has a kernel neither for hpu nor for the CPU");
+  RunOnCpu(op, stack);
+}
+
 }  // namespace
 
 void RunOnCpu(const c10::OperatorHandle& op, Stack* stack) {
@@ -204,6 +213,9 @@ void RegisterFallback() {
       new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::HPU, __FILE__, __LINE__);
   static auto* with_gradients = new torch::Library(
       torch::Library::IMPL, "aten", c10::DispatchKey::AutogradHPU, __FILE__, __LINE__);
+  static auto* foreign =
+      new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::HPU, __FILE__, __LINE__);
+  foreign->fallback(torch::CppFunction::makeFromBoxedFunction<&RunForeignOnCpu>());
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     if (!name.name.starts_with("aten::")) continue;

@@ -16,8 +16,9 @@ namespace hpu::torch_backend {
 void RunOnCpu(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 // Takes over, on hpu, every aten operator that has a CPU kernel and no hpu kernel, so that an
-// operator falls back as a whole and not in the parts that PyTorch would split it into. Call it
-// once, after all other registrations.
+// operator falls back as a whole and not in the parts that PyTorch would split it into; and every
+// operator of another library that has neither a kernel on hpu nor parts. Call it once, after all
+// other registrations.
 void RegisterFallback();
 
 // Maps an operator name (no namespace, no overload) to the number of times that it ran on the CPU.

@@ -1,13 +1,15 @@
 """The functions of PyTorch that this package replaces.
 
 Each row names the parameters that the replacement relies on. `original` fails with Mismatch where
-the function of this PyTorch lacks one of them.
+the function of this PyTorch lacks one of them. `replace` also reaches Dynamo's modules
+that have imported a function by its name; which ones do differs between versions of PyTorch.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -41,9 +43,15 @@ _TABLE = (
     Replaced(STARTS, f"{_DYNAMO}.convert_frame", "_compile", ("code", "compiler_fn", "skip")),
     Replaced(STARTS, f"{_DYNAMO}.convert_frame", "DynamoOutput.build_guards", ("self", "code")),
     Replaced(STARTS, f"{_DYNAMO}.convert_frame", "trace_frame", ()),
+    Replaced(STARTS, f"{_DYNAMO}.guards", "install_object_aliasing_guard", ()),
     Replaced(STARTS, _TRANSLATOR, "InliningInstructionTranslator.inline_call_", ("self",)),
+    Replaced(
+        STARTS,
+        _TRANSLATOR,
+        "InstructionTranslatorBase.load_builtin_from_argval",
+        ("self", "argval"),
+    ),
     Replaced(STARTS, f"{_VARIABLES}.functions", "invoke_and_store_as_constant", ("tx", "fn")),
-    Replaced(STARTS, f"{_VARIABLES}.nn_module", "invoke_and_store_as_constant", ("tx", "fn")),
     Replaced(STARTS, f"{_VARIABLES}.builtin", "BuiltinVariable.call_id", ("self", "tx")),
     Replaced(STARTS, f"{_VARIABLES}.builtin", "BuiltinVariable.call_isinstance", ("self", "tx")),
     Replaced(
@@ -57,8 +65,12 @@ _TABLE = (
     Replaced(STARTS, f"{_VARIABLES}.object_protocol", "generic_hash", ("tx",)),
     Replaced(STARTS, f"{_VARIABLES}.object_protocol", "generic_issubclass", ("tx",)),
     Replaced(STARTS, f"{_VARIABLES}.lists", "ListVariable.call_method", ("self", "tx", "name")),
-    Replaced(STARTS, f"{_VARIABLES}.sets", "SetVariable.unpack_var_sequence", ("self", "tx")),
-    Replaced(STARTS, f"{_VARIABLES}.sets", "SetVariable.tp_iter_impl", ("self", "tx")),
+    *(
+        Replaced(STARTS, f"{_VARIABLES}.sets", f"{kind}.{method}", ("self", "tx"))
+        # From 2.15 on, the second one is no longer derived from the first one.
+        for kind in ("SetVariable", "FrozensetVariable")
+        for method in ("unpack_var_sequence", "tp_iter_impl")
+    ),
     Replaced(STARTS, f"{_VARIABLES}.hashable", "HashableTracker.__init__", ("self", "vt")),
     Replaced(
         AUTOMATIC_SIZES, f"{_DYNAMO}.pgo", "update_automatic_dynamic", ("tx", "name", "entry")
@@ -99,4 +111,8 @@ def original(path: str) -> Callable[..., Any]:
 def replace(path: str, function: Callable[..., Any]) -> None:
     """From now on PyTorch calls `function`, which calls the original one."""
     owner, name = _owner(ROWS[path])
+    before = getattr(owner, name)
     setattr(owner, name, function)
+    for importer, module in list(sys.modules.items()):
+        if importer.startswith(f"{_DYNAMO}.") and vars(module).get(name) is before:
+            setattr(module, name, function)

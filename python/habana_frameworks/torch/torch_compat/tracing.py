@@ -54,6 +54,7 @@ from torch._dynamo.variables.hashable import HashableTracker as HashableTracker
 from torch._dynamo.variables.lazy import LazyVariableTracker as LazyVariableTracker
 from torch._dynamo.variables.lists import BaseListVariable as BaseListVariable
 from torch._dynamo.variables.lists import ListVariable as ListVariable
+from torch._dynamo.variables.sets import FrozensetVariable as FrozensetVariable
 from torch._dynamo.variables.sets import SetVariable as SetVariable
 from torch._functorch._aot_autograd.utils import top_saved_tensors_hooks as top_saved_tensors_hooks
 from torch._guards import CompileId as CompileId
@@ -64,6 +65,7 @@ DictGuardManager = torch._C._dynamo.guards.DictGuardManager
 GlobalStateGuard = torch._C._dynamo.guards.GlobalStateGuard
 GuardManager = torch._C._dynamo.guards.GuardManager
 PyInterpreterFrame = torch._C._dynamo.eval_frame._PyInterpreterFrame
+guard_same_object = torch._C._dynamo.guards.install_object_aliasing_guard
 TorchCompileWrapper = torch._TorchCompileWrapper
 get_cublas_allow_tf32 = torch._C._get_cublas_allow_tf32
 get_closure_vars = guards._get_closure_vars

@@ -60,14 +60,18 @@ FUNCTIONS = {
 def test_tangents_are_those_of_eager(name, before):
     function = FUNCTIONS[name]
     run = compiled(function)
+    torch._dynamo.utils.counters.clear()
     x = matrix()
     if before:
         run(x.to("hpu"))
     torch.testing.assert_close(tangents(run, x.to("hpu")), tangents(function, x))
     calls = [graph.eager_calls for graph in report().graphs if graph.eager_calls]
     assert "torch.func.jvp" in for_eager(REASON)
-    assert calls == [{REASON: 1}] * (name != "itself")  # Dynamo makes no graph of it
-    plain = run(x.to("hpu"))  # and it is compiled again afterwards
+    # Dynamo makes no graph of some: from 2.14 on it refuses to trace a tensor with a tangent.
+    refused = any("dual tensor" in why for why in torch._dynamo.utils.counters["unimplemented"])
+    assert calls == [{REASON: 1}] * (name != "itself" and not refused)
+    assert not (before and refused)
+    plain = run(x.to("hpu"))  # it is compiled again afterwards, or runs eagerly still
     plain = plain[-1] if isinstance(plain, tuple) else plain
     expected = function(x)
     expected = expected[-1] if isinstance(expected, tuple) else expected

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import re
 
 import pytest
 import torch
@@ -263,5 +264,15 @@ def test_programs_from_the_store():
 
 
 def test_what_dynamo_cannot_trace_is_named():
-    with pytest.raises(Exception, match="_autograd_grad|vmap"):
-        compiled(lambda x: vmap(hessian(loss))(x))(matrix().to("hpu"))
+    """Dynamo 2.13 cannot trace this one, and later ones can."""
+
+    def function(x):
+        return vmap(hessian(loss))(x)
+
+    try:
+        found = compiled(function)(matrix().to("hpu"))
+    except Exception as error:
+        if not re.search("_autograd_grad|vmap", str(error)):
+            raise
+        return
+    assert_close(found, function(matrix()))

@@ -55,6 +55,22 @@ def test_fallback_lines_on_the_console(settings, capfd):  # FALL-3, FALL-4
     assert capfd.readouterr().err.splitlines() == [TRIL, LGAMMA]
 
 
+def test_operators_of_other_libraries(settings, capfd):
+    library = torch.library.Library("fallback_test", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x * 2, "CPU")
+    library.define("nowhere(Tensor x) -> Tensor")
+    settings(ENABLE_CONSOLE="true", **FALLBACK)
+    x = torch.ones(2, device="hpu")
+    twice = torch.ops.fallback_test.twice(x)
+    assert capfd.readouterr().err.splitlines() == [
+        "CPU fallback fallback_test::twice : x=HABANAFloatType"
+    ]
+    assert (twice.device.type, twice.tolist()) == ("hpu", [2.0, 2.0])
+    with pytest.raises(NotImplementedError, match="nowhere' on hpu: it has a kernel neither for"):
+        torch.ops.fallback_test.nowhere(x)
+
+
 def test_one_type_per_tensor_argument(settings, capfd):
     settings(ENABLE_CONSOLE="TRUE", **FALLBACK)
     x = torch.ones(2, device="hpu")

@@ -265,4 +265,4 @@ def test_builtins_that_code_names_are_in_its_world(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setitem(globals(), name, reads_builtins)
             told = difference(recorder.places, Describer())
-            assert told == f"{__name__} has a name {name}, which is a builtin otherwise"
+            assert told == f"{__name__} has a name {name}, which it had not"

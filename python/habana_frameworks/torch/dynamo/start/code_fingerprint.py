@@ -27,8 +27,8 @@ from .describe import HEAP_TYPE, Describer, Unknown, short_digest
 World = dict[tuple[str, str], str]
 
 _VERSION = " version"
-# Stands in place of a digest where the module has no such name, so that code finds the name among
-# the builtins.
+# Stands in place of a digest where the module has no such name, so that code looks for the name
+# among the builtins or goes on without it.
 _ABSENT = ""
 # Python gives such a file name to its own start-up modules.
 _FROZEN = re.compile(r"<frozen ([\w.]+)>")
@@ -136,6 +136,11 @@ class WorldRecorder:
             if id(code) not in known
         ]
 
+    def add_unbound(self, names: Iterable[tuple[str, str]]) -> None:
+        """Names that code found neither in their modules nor among the builtins."""
+        for module, name in names:
+            self.places[module, name] = self.places["builtins", name] = _ABSENT
+
     def _add_code(self, code: types.CodeType) -> bool:
         """Returns False if the code is not where its name leads to."""
         files = _modules_by_file(len(sys.modules))
@@ -207,7 +212,7 @@ def difference(world: World, describer: Describer) -> str:
             continue
         if there == _ABSENT:
             if name in vars(importlib.import_module(module)):
-                return f"{module} has a name {name}, which is a builtin otherwise"
+                return f"{module} has a name {name}, which it had not"
             continue
         try:
             here = short_digest(describer.loosely(find(module, name)))

@@ -23,7 +23,13 @@ import torch
 
 from ...torch_compat.dispatcher import dispatch_keys
 from ...torch_compat.dynamo_settings import dynamo_config
-from ...torch_compat.tracing import DictGuardManager, GuardManager, GuardManagerType
+from ...torch_compat.tracing import (
+    DictGuardManager,
+    GuardManager,
+    GuardManagerType,
+    Source,
+    guard_same_object,
+)
 
 # A text. It is split into pieces where it contains names that Dynamo made up, so that these can get
 # new names.
@@ -50,8 +56,9 @@ class StoredTree:
     nodes: list[StoredNode]  # from the second one on; the first one is the root
     leaves: list[StoredLeaf]
     arguments: list[str]
-    # Names and nodes of tensors that must be different objects.
-    unaliased: list[tuple[Text, int]]
+    # Names and nodes of tensors that must be different objects, and, where Dynamo keeps them (since
+    # 2.15), the sources.
+    unaliased: list[tuple[Text, int, Source | None]]
     same_objects: list[tuple[Text, Text]]  # the check, and the same for people
     same_objects_function: Text  # Dynamo's Python text of all these checks
     # nodes with tensors that are not parameters, and all nodes that lead to them
@@ -102,6 +109,8 @@ _KEYLESS = frozenset(
 _ID_MATCH, _TYPE_MATCH = "add_id_match_guard", "add_type_match_guard"
 _EQUALS_MATCH, _TENSOR_MATCH = "add_equals_match_guard", "add_tensor_match_guard"
 _MAPPING_KEYS = "add_mapping_keys_guard"
+# This guard is made again with another node, whose value is the same object.
+_SAME_OBJECT = "guard_same_object"
 # These guards are made again with the same arguments.
 _CONSTANT = frozenset(
     {"add_true_match_guard", "add_false_match_guard", "add_none_match_guard"}
@@ -146,6 +155,14 @@ class _Node:
         if maker in _FOLLOW or maker == GLOBALS:
             return lambda **given: self.tree.add_node(self, maker, **given)
         return lambda *given: self.tree.add_leaf(self, maker, given)
+
+
+def add_same_object(one: Any, other: Any, texts: list[str], stack: Any) -> None:
+    """Guards that the values of two managers, or of two that stand in for them, are one object."""
+    if type(one) is _Node:
+        one.tree.add_leaf(one, _SAME_OBJECT, (other, texts, stack))
+    else:
+        guard_same_object(one, other, texts, stack)
 
 
 class Recorder:
@@ -246,10 +263,15 @@ class Recorder:
                     raise Unwritable(f"{node.name} is compared with another value")
                 kept.insert(0, value)
         elif maker == _TENSOR_MATCH:
-            value, size, stride, name, texts, stack, kind, _ = given
+            value, size, stride, name, texts, stack, kind, _, *more = given  # more since 2.15
             if value is not node.value or kind is not type(value) or name != node.name:
                 raise Unwritable(f"{node.name} is compared with another tensor")
-            kept = [size, stride, texts, stack]
+            kept = [size, stride, *more, texts, stack]
+        elif maker == _SAME_OBJECT:
+            other, *kept = given
+            if other.value is not node.value:
+                raise Unwritable(f"{node.name} and {other.name} are no longer one object")
+            kept.insert(0, other.index)
         elif maker in _CONSTANT:
             kept = list(given)
         else:
@@ -284,15 +306,17 @@ class Recorder:
                 index = self._nodes[index - 1][1]
             leading.add(ROOT)
         local = builder.id_matched_objs
+        names = builder.no_tensor_aliasing_names
         return StoredTree(
             self._nodes,
             self._leaves,
             builder.argnames,
             [
-                (self._text(name), node.index)
-                for name, node in zip(
-                    builder.no_tensor_aliasing_names,
+                (self._text(name), node.index, source)
+                for name, node, source in zip(
+                    names,
                     builder.no_tensor_aliasing_guard_managers,
+                    getattr(builder, "no_tensor_aliasing_sources", [None] * len(names)),
                     strict=True,
                 )
             ],
@@ -375,9 +399,11 @@ def grow(tree: StoredTree, values: list[Any], globals_: dict[str, Any], builder:
             names.append(name)
     _add_leaves(tree, values, names, managers, builder.id_ref)
     builder.argnames.extend(tree.arguments)
-    for text, index in tree.unaliased:
+    for text, index, source in tree.unaliased:
         builder.no_tensor_aliasing_names.append(text_of(text))
         builder.no_tensor_aliasing_guard_managers.append(managers[index])
+        if source is not None:
+            builder.no_tensor_aliasing_sources.append(source)
     builder.object_aliasing_guard_codes.extend(
         (text_of(code), text_of(told)) for code, told in tree.same_objects
     )
@@ -396,8 +422,11 @@ def _add_leaves(
 ) -> None:
     for maker, index, given, parts in tree.leaves:
         name, value = names[index], values[index]
-        add = getattr(managers[index], maker)
         texts = [text_of(part).replace(_NAME, name) for part in parts]
+        if maker == _SAME_OBJECT:
+            guard_same_object(managers[index], managers[given[0]], texts, None)
+            continue
+        add = getattr(managers[index], maker)
         if maker in _CONSTANT:
             add(*given, texts, None)
         elif maker in (_ID_MATCH, _TYPE_MATCH):
@@ -406,8 +435,8 @@ def _add_leaves(
             address = id_ref(value, name)
             add(address, [text.replace(_ID, str(address)) for text in texts], None)
         elif maker == _TENSOR_MATCH:
-            size, stride = given
+            size, stride, *more = given
             keys = dispatch_keys(value)
-            add(value, size, stride, name, texts, None, type(value), keys)
+            add(value, size, stride, name, texts, None, type(value), keys, *more)
         else:
             add(given[0] if given else value, texts, None)

@@ -200,7 +200,7 @@ def _unguarded(
     codes: Sequence[types.CodeType],
 ) -> tuple[Identities, list[StoredAnswer]]:
     """Identities and answers, for which Dynamo has no guards. guards: all facts of the start."""
-    scopes = output.local_scope, {**output.global_scope, **trace.given_up.modules()}
+    scopes = output.local_scope, trace.given_up.scope(output.global_scope)
     values, again = Values(*scopes), Values(*scopes)
     if tree is not None:
         try:
@@ -223,7 +223,7 @@ def make_start(
     _refuse_symbols(output)
     describer = Describer()
     scope = output.global_scope
-    values = Values(output.local_scope, scope)
+    values = Values(output.local_scope, trace.given_up.scope(scope))
     guards = guard_facts.store(sorted(output.guards, key=Guard.sort_key), values, describer)
     names = {
         name: _global(name, scope[name], scope, guards, values)
@@ -234,6 +234,7 @@ def make_start(
     _refuse_addresses(trace, output, made_code)
     world = WorldRecorder(describer)
     world.add_codes(codes, guard_facts.described([*guards, *beside], values))
+    world.add_unbound(trace.unbound)
     if world.missing:
         raise Refused(f"traced code cannot be found by its name: {world.missing[0]}")
     guards, tree = _with_tree(guards, output, frame_code, values)

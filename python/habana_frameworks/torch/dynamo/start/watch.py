@@ -21,6 +21,7 @@ from ...torch_compat.replaced import original, replace
 from ...torch_compat.tracing import (
     BaseListVariable,
     ConstantVariable,
+    FrozensetVariable,
     Guard,
     LazyVariableTracker,
     OutputGraph,
@@ -28,15 +29,15 @@ from ...torch_compat.tracing import (
     SetVariable,
     Source,
     compare_op_handlers,
+    get_builtins_dict,
 )
-from . import guard_facts
+from . import guard_facts, guard_tree
 from .describe import Describer, Refused
 from .guard_facts import StoredGuard, Values
 from .subclasses import Question, questions_of
 
 _VARIABLES = "torch._dynamo.variables"
 _CALL_CONSTANT = f"{_VARIABLES}.functions.invoke_and_store_as_constant"
-_CALL_CONSTANT_OF_MODULE = f"{_VARIABLES}.nn_module.invoke_and_store_as_constant"
 _ID = f"{_VARIABLES}.builtin.BuiltinVariable.call_id"
 _ISINSTANCE = f"{_VARIABLES}.builtin.BuiltinVariable.call_isinstance"
 _BUILTIN = f"{_VARIABLES}.builtin.BuiltinVariable.call_function"
@@ -46,17 +47,22 @@ _CONSTANT_METHOD = f"{_VARIABLES}.ConstantVariable.call_method"
 _HASH = f"{_VARIABLES}.object_protocol.generic_hash"
 _ISSUBCLASS = f"{_VARIABLES}.object_protocol.generic_issubclass"
 _LIST_METHOD = f"{_VARIABLES}.lists.ListVariable.call_method"
-_UNPACK_SET = f"{_VARIABLES}.sets.SetVariable.unpack_var_sequence"
-_ITERATE_SET = f"{_VARIABLES}.sets.SetVariable.tp_iter_impl"
+_TAKE_SET = tuple(
+    f"{_VARIABLES}.sets.{kind}.{method}"
+    for kind in ("SetVariable", "FrozensetVariable")
+    for method in ("unpack_var_sequence", "tp_iter_impl")
+)
 _HASHABLE = f"{_VARIABLES}.hashable.HashableTracker.__init__"
 _TRACE_FRAME = "torch._dynamo.convert_frame.trace_frame"
 _INLINE_CALL = "torch._dynamo.symbolic_convert.InliningInstructionTranslator.inline_call_"
+_BUILTIN_NAME = "torch._dynamo.symbolic_convert.InstructionTranslatorBase.load_builtin_from_argval"
+_SAME_OBJECT = "torch._dynamo.guards.install_object_aliasing_guard"
 _UPDATE_HISTORY = "torch._dynamo.pgo.update_automatic_dynamic"
 # All but the last, which is a feature of its own.
 _PATHS = (
-    *(_CALL_CONSTANT, _CALL_CONSTANT_OF_MODULE, _ID, _ISINSTANCE, _BUILTIN, _SORTED, _CONSTANT),
-    *(_CONSTANT_METHOD, _HASH, _ISSUBCLASS, _LIST_METHOD, _UNPACK_SET, _ITERATE_SET, _HASHABLE),
-    *(_TRACE_FRAME, _INLINE_CALL),
+    *(_CALL_CONSTANT, _ID, _ISINSTANCE, _BUILTIN, _SORTED, _CONSTANT, _CONSTANT_METHOD, _HASH),
+    *(_ISSUBCLASS, _LIST_METHOD, *_TAKE_SET, _HASHABLE, _TRACE_FRAME, _INLINE_CALL),
+    *(_BUILTIN_NAME, _SAME_OBJECT),
 )
 
 # Their hashes are the same in every process.
@@ -83,8 +89,12 @@ class GivenUp:
     builtins: set[str] = field(default_factory=set)  # names of the dictionary of builtins
     unknown: str = ""  # why the facts cannot be compared in another process
 
-    def modules(self) -> dict[str, types.ModuleType]:
-        return {alias: importlib.import_module(name) for alias, name in self.imports.items()}
+    def scope(self, globals_: dict[str, Any]) -> dict[str, Any]:
+        """The globals with those that abandoned attempts made, which Dynamo may have removed (2.15
+        does)."""
+        made: dict[str, Any] = dict.fromkeys(self.builtins, get_builtins_dict(globals_))
+        made |= {alias: importlib.import_module(name) for alias, name in self.imports.items()}
+        return made | globals_
 
     def add(self, output: OutputGraph) -> None:
         scope = output.global_scope
@@ -122,6 +132,8 @@ class Trace:
     keys: dict[str, Source] = field(default_factory=dict)
     questions: dict[tuple[Any, ...], Question] = field(default_factory=dict)
     addresses: set[int] = field(default_factory=set)  # results of id() and hash()
+    # Modules and names that traced code found neither in the module nor among the builtins.
+    unbound: set[tuple[str, str]] = field(default_factory=set)
 
     def only_here(self, why: str) -> None:
         self.local = self.local or why
@@ -260,7 +272,7 @@ def _wrap_sets() -> None:
 
     @functools.wraps(call_list)
     def _call_list(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
-        if name == "extend" and args and isinstance(args[0], SetVariable):
+        if name == "extend" and args and isinstance(args[0], (SetVariable, FrozensetVariable)):
             note_order(args[0])
         trace = traces.innermost() if name == "sort" else None
         before = len(trace.addresses) if trace is not None else 0
@@ -278,7 +290,7 @@ def _wrap_sets() -> None:
             trace.local = ""
         return made
 
-    for path in (_UNPACK_SET, _ITERATE_SET):
+    for path in _TAKE_SET:
         replace(path, noting(original(path)))
     replace(_LIST_METHOD, _call_list)
     replace(_SORTED, _sorted)
@@ -347,7 +359,19 @@ def _wrap_constants() -> None:
         return call_constant(tx, fn, *args, **kwargs)
 
     replace(_CALL_CONSTANT, _invoke)
-    replace(_CALL_CONSTANT_OF_MODULE, _invoke)
+
+
+def _wrap_names() -> None:
+    load = original(_BUILTIN_NAME)
+
+    @functools.wraps(load)
+    def _load(self: Any, argval: str) -> Any:
+        trace = traces.innermost()
+        if trace is not None and argval not in self.f_builtins:
+            trace.unbound.add((self.f_globals["__name__"], argval))
+        return load(self, argval)
+
+    replace(_BUILTIN_NAME, _load)
 
 
 def register() -> None:
@@ -360,4 +384,6 @@ def register() -> None:
     _wrap_keys()
     _wrap_sets()
     _wrap_attempts()
+    _wrap_names()
+    replace(_SAME_OBJECT, guard_tree.add_same_object)
     enable(AUTOMATIC_SIZES, _wrap_history)
