@@ -110,6 +110,24 @@ void LowerScan(const NodeLowering& at) {
   if (!in_place) graph.Reshape(result, at.out[0]);
 }
 
+// On the device, places are numbers of 32 bits.
+void LowerRunningExtremum(const NodeLowering& at) {
+  SynGraph& graph = at.graph;
+  const Tensor& x = at.in[0];
+  const Dims sizes = AroundDim(x.sizes, at.node.Int(AttrKey::kDim));
+  const ns_CumMaxKernel_Params params{.axis = 1};
+  const bool in_place = x.sizes == sizes;
+  const Tensor value = in_place ? at.out[0] : graph.Intermediate(at.out[0].dtype, sizes);
+  const Tensor place = graph.Intermediate(DType::kI32, sizes);
+  graph.TypedNode(ir::Traits(at.node.op).guid, x.dtype, {graph.Reshaped(x, sizes)}, {value, place},
+                  Params(params));
+  if (!in_place) graph.Reshape(value, at.out[0]);
+  graph.Cast(graph.Reshaped(place, at.out[1].sizes), at.out[1]);
+}
+const char* Scannable(const ir::Node& node) {
+  return PositionsIn32Bits(node.type().sizes[node.Int(AttrKey::kDim)]);
+}
+
 void LowerTopk(const NodeLowering& at) {
   SynGraph& graph = at.graph;
   const Tensor& x = at.in[0];
@@ -146,6 +164,8 @@ const char* ReducibleRuns(const ir::Node& node) {
 constexpr LoweringRule kRules[] = {
     {OpKind::kArgmax, LowerArgReduce, LoweredTypes::kArithmetic, ArgReducible},
     {OpKind::kArgmin, LowerArgReduce, LoweredTypes::kArithmetic, ArgReducible},
+    {OpKind::kCummax, LowerRunningExtremum, LoweredTypes::kArithmetic, Scannable},
+    {OpKind::kCummin, LowerRunningExtremum, LoweredTypes::kArithmetic, Scannable},
     {OpKind::kCumprod, LowerScan, LoweredTypes::kArithmetic, AnyShape},
     {OpKind::kCumsum, LowerScan, LoweredTypes::kArithmetic, AnyShape},
     {OpKind::kReduceMax, LowerReduce, LoweredTypes::kArithmetic, ReducibleRuns},
