@@ -86,6 +86,15 @@ const char* ArgReducible(const ir::Node& node) {
   return PositionsIn32Bits(node.operands[0]->type.sizes[node.Ints(AttrKey::kDims)[0]]);
 }
 
+// Stores them as numbers of 64 bits. The cast is made in their own sizes, because a cast takes at
+// most 5 dimensions.
+void StorePositions(SynGraph& graph, const Tensor& positions, const Tensor& out) {
+  const bool in_place = positions.sizes == out.sizes;
+  const Tensor wide = in_place ? out : graph.Intermediate(out.dtype, positions.sizes);
+  graph.Cast(positions, wide);
+  if (!in_place) graph.Reshape(wide, out);
+}
+
 void LowerArgReduce(const NodeLowering& at) {
   SynGraph& graph = at.graph;
   const Tensor& x = at.in[0];
@@ -94,7 +103,7 @@ void LowerArgReduce(const NodeLowering& at) {
   const Tensor index = graph.Intermediate(DType::kI32, {sizes[0], 1, sizes[2]});
   graph.TypedNode(ir::Traits(at.node.op).guid, x.dtype, {graph.Reshaped(x, sizes)}, {index},
                   Params(params));
-  graph.Cast(graph.Reshaped(index, at.out[0].sizes), at.out[0]);
+  StorePositions(graph, index, at.out[0]);
 }
 
 void LowerScan(const NodeLowering& at) {
@@ -110,7 +119,6 @@ void LowerScan(const NodeLowering& at) {
   if (!in_place) graph.Reshape(result, at.out[0]);
 }
 
-// On the device, places are numbers of 32 bits.
 void LowerRunningExtremum(const NodeLowering& at) {
   SynGraph& graph = at.graph;
   const Tensor& x = at.in[0];
@@ -122,7 +130,7 @@ void LowerRunningExtremum(const NodeLowering& at) {
   graph.TypedNode(ir::Traits(at.node.op).guid, x.dtype, {graph.Reshaped(x, sizes)}, {value, place},
                   Params(params));
   if (!in_place) graph.Reshape(value, at.out[0]);
-  graph.Cast(graph.Reshaped(place, at.out[1].sizes), at.out[1]);
+  StorePositions(graph, place, at.out[1]);
 }
 const char* Scannable(const ir::Node& node) {
   return PositionsIn32Bits(node.type().sizes[node.Int(AttrKey::kDim)]);
