@@ -210,7 +210,7 @@ absl::StatusOr<std::vector<HostTensor>> EvaluateNode(const Node& node,
       evaluate::Reduce(node, operands, out[0]);
       break;
     case OpClass::kScan:
-      evaluate::Scan(node, operands, out[0]);
+      evaluate::Scan(node, operands, out);
       break;
     case OpClass::kNormalize:
       evaluate::Normalize(node, operands, out[0]);

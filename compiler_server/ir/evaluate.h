@@ -24,7 +24,7 @@ using Operands = std::span<const HostTensor* const>;
 void Elementwise(const Node& node, Operands in, HostTensor& out);
 void Movement(const Node& node, Operands in, HostTensor& out);
 void Reduce(const Node& node, Operands in, HostTensor& out);
-void Scan(const Node& node, Operands in, HostTensor& out);
+void Scan(const Node& node, Operands in, std::vector<HostTensor>& out);
 void Normalize(const Node& node, Operands in, HostTensor& out);
 void Contract(const Node& node, Operands in, std::vector<HostTensor>& out);
 void Convolution(const Node& node, Operands in, HostTensor& out);

@@ -80,6 +80,21 @@ void ArgReduce(const Node& node, const HostTensor& x, HostTensor& out) {
   }
 }
 
+// Fills one line of the values of a cumulative maximum or minimum, and of their places.
+void RunningExtremum(OpKind op, const HostTensor& x, const Line& line,
+                     std::vector<HostTensor>& out) {
+  int64_t best = 0;
+  for (int64_t i = 0; i < line.count; ++i) {
+    const int64_t at = line.base + i * line.stride;
+    const double value = x.data[at];
+    const double so_far = x.data[line.base + best * line.stride];
+    const bool better = op == OpKind::kCummax ? value >= so_far : value <= so_far;
+    if (better || std::isnan(value)) best = i;
+    out[0].data[at] = x.data[line.base + best * line.stride];
+    out[1].data[at] = static_cast<double>(best);
+  }
+}
+
 void SoftmaxLine(const HostTensor& x, const Line& line, bool logarithm, HostTensor& out) {
   double peak = -INFINITY;
   for (int64_t i = 0; i < line.count; ++i) {
@@ -221,15 +236,20 @@ void Reduce(const Node& node, Operands in, HostTensor& out) {
   }
 }
 
-void Scan(const Node& node, Operands in, HostTensor& out) {
+void Scan(const Node& node, Operands in, std::vector<HostTensor>& out) {
   const HostTensor& x = *in[0];
   if (x.data.empty()) return;
+  const bool by_order = node.op == OpKind::kCummax || node.op == OpKind::kCummin;
   for (const Line& line : LinesAlong(x.sizes, node.Int(AttrKey::kDim))) {
+    if (by_order) {
+      RunningExtremum(node.op, x, line, out);
+      continue;
+    }
     double total = node.op == OpKind::kCumprod ? 1 : 0;
     for (int64_t i = 0; i < line.count; ++i) {
       const int64_t at = line.base + i * line.stride;
       total = node.op == OpKind::kCumprod ? total * x.data[at] : total + x.data[at];
-      out.data[at] = RoundTo(out.dtype, total);
+      out[0].data[at] = RoundTo(out[0].dtype, total);
     }
   }
 }

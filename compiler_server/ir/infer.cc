@@ -56,6 +56,12 @@ Result InferSame(const Call& call) {
   return One(x.dtype, x.sizes);
 }
 
+Result InferRunningExtremum(const Call& call) {
+  ASSIGN_OR_RETURN(Types types, InferSame(call));
+  types.push_back(Contiguous(DType::kI64, call.sizes(0)));
+  return types;
+}
+
 Result InferReduce(const Call& call) {
   const TensorType& x = call.type(0);
   const Dims& dims = call.Ints(AttrKey::kDims);

@@ -86,6 +86,15 @@ const char* ArgReducible(const ir::Node& node) {
   return PositionsIn32Bits(node.operands[0]->type.sizes[node.Ints(AttrKey::kDims)[0]]);
 }
 
+// Stores them as numbers of 64 bits. The cast is made in their own sizes, because a cast takes at
+// most 5 dimensions.
+void StorePositions(SynGraph& graph, const Tensor& positions, const Tensor& out) {
+  const bool in_place = positions.sizes == out.sizes;
+  const Tensor wide = in_place ? out : graph.Intermediate(out.dtype, positions.sizes);
+  graph.Cast(positions, wide);
+  if (!in_place) graph.Reshape(wide, out);
+}
+
 void LowerArgReduce(const NodeLowering& at) {
   SynGraph& graph = at.graph;
   const Tensor& x = at.in[0];
@@ -94,7 +103,7 @@ void LowerArgReduce(const NodeLowering& at) {
   const Tensor index = graph.Intermediate(DType::kI32, {sizes[0], 1, sizes[2]});
   graph.TypedNode(ir::Traits(at.node.op).guid, x.dtype, {graph.Reshaped(x, sizes)}, {index},
                   Params(params));
-  graph.Cast(graph.Reshaped(index, at.out[0].sizes), at.out[0]);
+  StorePositions(graph, index, at.out[0]);
 }
 
 void LowerScan(const NodeLowering& at) {
@@ -108,6 +117,23 @@ void LowerScan(const NodeLowering& at) {
   graph.TypedNode(ir::Traits(at.node.op).guid, x.dtype, {graph.Reshaped(x, sizes)}, {result},
                   Params(params));
   if (!in_place) graph.Reshape(result, at.out[0]);
+}
+
+void LowerRunningExtremum(const NodeLowering& at) {
+  SynGraph& graph = at.graph;
+  const Tensor& x = at.in[0];
+  const Dims sizes = AroundDim(x.sizes, at.node.Int(AttrKey::kDim));
+  const ns_CumMaxKernel_Params params{.axis = 1};
+  const bool in_place = x.sizes == sizes;
+  const Tensor value = in_place ? at.out[0] : graph.Intermediate(at.out[0].dtype, sizes);
+  const Tensor place = graph.Intermediate(DType::kI32, sizes);
+  graph.TypedNode(ir::Traits(at.node.op).guid, x.dtype, {graph.Reshaped(x, sizes)}, {value, place},
+                  Params(params));
+  if (!in_place) graph.Reshape(value, at.out[0]);
+  StorePositions(graph, place, at.out[1]);
+}
+const char* Scannable(const ir::Node& node) {
+  return PositionsIn32Bits(node.type().sizes[node.Int(AttrKey::kDim)]);
 }
 
 void LowerTopk(const NodeLowering& at) {
@@ -146,6 +172,8 @@ const char* ReducibleRuns(const ir::Node& node) {
 constexpr LoweringRule kReduceRules[] = {
     {OpKind::kArgmax, LowerArgReduce, LoweredTypes::kArithmetic, ArgReducible},
     {OpKind::kArgmin, LowerArgReduce, LoweredTypes::kArithmetic, ArgReducible},
+    {OpKind::kCummax, LowerRunningExtremum, LoweredTypes::kArithmetic, Scannable},
+    {OpKind::kCummin, LowerRunningExtremum, LoweredTypes::kArithmetic, Scannable},
     {OpKind::kCumprod, LowerScan, LoweredTypes::kArithmetic, AnyShape},
     {OpKind::kCumsum, LowerScan, LoweredTypes::kArithmetic, AnyShape},
     {OpKind::kReduceMax, LowerReduce, LoweredTypes::kArithmetic, ReducibleRuns},

@@ -152,17 +152,49 @@ View Reversed(const View& view, size_t dim) {
   return result;
 }
 
+// Adds a loop nest that goes along `dim` innermost and in order, so that an element may read what
+// those before it stored.
+void AddSerialLoop(Importer& im, const Shape& domain, size_t dim, Body body) {
+  Node node;
+  node.domain = domain;
+  node.kind = Loop{.serial = 1};
+  node.body = std::move(body);
+  std::vector<size_t> order;
+  for (size_t d = 0; d < domain.size(); ++d) {
+    if (d != dim) order.push_back(d);
+  }
+  order.push_back(dim);
+  PermuteDims(node, order);
+  im.AddNode(std::move(node));
+}
+
+// Loads the element whose position along `dim` is `place`.
+E LoadAlong(BodyBuilder& body, const View& view, size_t dim, E place) {
+  Access access{view.value, view.type, view.strides, view.offset};
+  access.strides[dim] = 0;
+  return body.LoadIndirect(access, place, view.strides[dim], view.shape[dim]);
+}
+
+E PositionAlong(BodyBuilder& body, size_t rank, size_t dim) {
+  Shape along(rank, 0);
+  along[dim] = 1;
+  return body.Load(Importer::Iota(along));
+}
+
+absl::StatusOr<size_t> ScannedDim(int32_t axis, size_t rank) {
+  if (axis < 0 || static_cast<size_t>(axis) >= rank) {
+    return InvalidArgument("scan along axis ", axis, " of rank ", rank);
+  }
+  return FromFcdAxis(rank, axis);
+}
+
 // Computes y[i] = y[i-1] op x[i] in order of i. The exclusive form is y[i] = y[i-1] op x[i-1] and
 // starts at the identity.
 absl::Status ImportScan(Importer& im) {
   ns_CumSumKernel_Params params{};
   if (!ReadParams(im.node(), &params)) return InvalidArgument("params are missing");
   View x = im.Input(0);
-  const size_t rank = x.shape.size();
-  if (params.axis < 0 || static_cast<size_t>(params.axis) >= rank) {
-    return InvalidArgument("scan along axis ", params.axis, " of rank ", rank);
-  }
-  const size_t dim = FromFcdAxis(rank, params.axis);
+  ASSIGN_OR_RETURN(const size_t dim, ScannedDim(params.axis, x.shape.size()));
   const bool product = im.guid_base() == "cumprod_fwd";
   const bool narrow = MemoryTypeSize(im.OutputType(0)) < 4;
   const MemoryType type = !narrow                                             ? im.OutputType(0)
@@ -174,36 +206,48 @@ absl::Status ImportScan(Importer& im) {
     x = Reversed(x, dim);
     out = Reversed(out, dim);
   }
-  Node node;
-  node.domain = x.shape;
-  node.kind = Loop{.serial = 1};
   BodyBuilder body;
-  Shape along(rank, 0);
-  along[dim] = 1;
-  const E index = body.Load(Importer::Iota(along));
+  const E index = PositionAlong(body, x.shape.size(), dim);
   const E before = Max(index - 1.0, ConstLike(index, 0));
-  const auto previous = [&](const View& view) {
-    Access access{view.value, view.type, view.strides, view.offset};
-    access.strides[dim] = 0;
-    return body.LoadIndirect(access, before, view.strides[dim], view.shape[dim]);
-  };
-  const E x_i = params.exclusive != 0 ? previous(x) : body.Load(Importer::AccessOf(x, x.shape));
+  const E x_i = params.exclusive != 0 ? LoadAlong(body, x, dim, before)
+                                      : body.Load(Importer::AccessOf(x, x.shape));
   const E is_first = EqualTo(index, ConstLike(index, 0));
   const E identity = body.Const(ComputeType(type), product ? 1 : 0);
   const E element = Cast(x_i, ComputeType(type));
-  const E y = previous(out);
+  const E y = LoadAlong(body, out, dim, before);
   const E joined = product ? y * element : y + element;
   body.Store(Select(is_first, params.exclusive != 0 ? identity : element, joined),
              Importer::AccessOf(out, out.shape));
-  node.body = body.Take();
-  std::vector<size_t> order;
-  for (size_t d = 0; d < rank; ++d) {
-    if (d != dim) order.push_back(d);
-  }
-  order.push_back(dim);
-  PermuteDims(node, order);
-  im.AddNode(std::move(node));
+  AddSerialLoop(im, x.shape, dim, body.Take());
   if (narrow) im.Bind(0, im.CastTo(result, im.OutputType(0)));
+  return absl::OkStatus();
+}
+
+// Output 1 is the place of the last extremum so far, and output 0 the element there. A NaN counts
+// as the extremum: a comparison with it is false, so that only another NaN replaces it.
+absl::Status ImportRunningExtremum(Importer& im) {
+  ns_CumMaxKernel_Params params{};
+  if (!ReadParams(im.node(), &params)) return InvalidArgument("params are missing");
+  const View x = im.Input(0);
+  ASSIGN_OR_RETURN(const size_t dim, ScannedDim(params.axis, x.shape.size()));
+  const View places = im.HasOutput(1) ? im.OutputValue(1) : im.NewValue(MemoryType::kI32, x.shape);
+  BodyBuilder body;
+  const E index = PositionAlong(body, x.shape.size(), dim);
+  const E before = Max(index - 1.0, ConstLike(index, 0));
+  const E place = LoadAlong(body, places, dim, before);
+  const E extremum = LoadAlong(body, x, dim, place);
+  const E x_i = body.Load(Importer::AccessOf(x, x.shape));
+  E replaces = im.guid_base() == "cummax_fwd" ? x_i >= extremum : x_i <= extremum;
+  if (x_i.type() == ScalarType::kF32) {
+    replaces = Or(replaces, body.Op(Opcode::kIsNan, ScalarType::kBool, {x_i}));
+  }
+  replaces = Or(replaces, EqualTo(index, ConstLike(index, 0)));
+  body.Store(Select(replaces, Cast(index, place.type()), place),
+             Importer::AccessOf(places, places.shape));
+  AddSerialLoop(im, x.shape, dim, body.Take());
+  if (!im.HasOutput(0)) return absl::OkStatus();
+  im.MapTo(im.OutputValue(0), {places},
+           [&](BodyBuilder& value, const Args& a) { return LoadAlong(value, x, dim, a[0]); });
   return absl::OkStatus();
 }
 
@@ -224,6 +268,8 @@ const GuidRow kReductionRows[] = {
     {"argmin_fwd", InferReduction, ImportArgExtremum},
     {"argmax_multi_dim_fwd", InferReduction, ImportArgExtremum},
     {"argmin_multi_dim_fwd", InferReduction, ImportArgExtremum},
+    {"cummax_fwd", InferSameAsFirst, ImportRunningExtremum},
+    {"cummin_fwd", InferSameAsFirst, ImportRunningExtremum},
     {"cumsum_fwd", InferSameAsFirst, ImportScan},
     {"cumprod_fwd", InferSameAsFirst, ImportScan},
 };

@@ -95,6 +95,42 @@ TEST_P(GuidTest, CumulativeSums) {
   }
 }
 
+TEST_P(GuidTest, RunningExtremaTakeTheLastOfEqualElementsAndNan) {
+  const std::vector<float> xs = {4, 2, 4, 2, 5, 1, NAN, 3, NAN, 0, -0.0f, 0, 2, 7, -INFINITY};
+  for (const bool is_max : {true, false}) {
+    for (const int axis : {0, 1}) {
+      GraphBuilder b;
+      const uint32_t x = b.Persistent({5, 3});
+      const uint32_t values = b.Persistent({5, 3});
+      const uint32_t places = b.Persistent({5, 3}, syn_type_int32);
+      const uint32_t wide_places = b.Persistent({5, 3}, syn_type_int64);
+      const char* guid = is_max ? "cummax_fwd_f32" : "cummin_fwd_f32";
+      b.Node(guid, {x}, {values, places}, ns_CumMaxKernel_Params{axis});
+      b.Node(guid, {x}, {b.Temporary({5, 3}), wide_places}, ns_CumMaxKernel_Params{axis});
+      GraphRun run(b.graph);
+      run.Set(x, xs);
+      RunOrFail(run);
+      const size_t step = axis == 0 ? 1 : 5;
+      const size_t count = axis == 0 ? 5 : 3;
+      for (size_t row = 0; row < xs.size() / count; ++row) {
+        const size_t base = axis == 0 ? row * 5 : row;
+        size_t best = 0;
+        for (size_t i = 0; i < count; ++i) {
+          const float value = xs[base + i * step];
+          const float so_far = xs[base + best * step];
+          if (std::isnan(value) || (is_max ? value >= so_far : value <= so_far)) best = i;
+          const size_t at = base + i * step;
+          EXPECT_EQ(run.Get<int32_t>(places)[at], static_cast<int32_t>(best)) << guid << at;
+          EXPECT_EQ(run.Get<int64_t>(wide_places)[at], static_cast<int64_t>(best)) << guid << at;
+          const float wanted = xs[base + best * step];
+          const float got = run.Get<float>(values)[at];
+          EXPECT_TRUE(got == wanted || (std::isnan(got) && std::isnan(wanted))) << guid << at;
+        }
+      }
+    }
+  }
+}
+
 TEST_P(GuidTest, TopKIsSortedAndStable) {
   GraphBuilder b;
   const uint32_t x = b.Persistent({7, 2});

@@ -132,6 +132,19 @@ TEST(Interpreter, TopkKeepsTheOrderOfEqualElements) {
   EXPECT_THAT(result.outputs[1].data, ElementsAre(3, 1, 2));
 }
 
+TEST(Interpreter, RunningExtremaTakeTheLastOfEqualElementsAndNan) {
+  const RunResult result = Evaluate(R"(graph @g(%x: f32[2,5]) {
+    %0, %1 = cummax %x {dim = 1} : f32[2,5], i64[2,5]
+    %2, %3 = cummin %x {dim = 1} : f32[2,5], i64[2,5]
+    return %0, %1, %2, %3 })",
+                                    {Numbers({2, 5}, {4, 2, 4, 2, 5, 1, NAN, 3, NAN, 0})});
+  const auto& nan = testing::IsNan();
+  EXPECT_THAT(result.outputs[0].data, ElementsAre(4, 4, 4, 4, 5, 1, nan, nan, nan, nan));
+  EXPECT_THAT(result.outputs[1].data, ElementsAre(0, 0, 2, 2, 4, 0, 1, 1, 3, 3));
+  EXPECT_THAT(result.outputs[2].data, ElementsAre(4, 2, 2, 2, 2, 1, nan, nan, nan, nan));
+  EXPECT_THAT(result.outputs[3].data, ElementsAre(0, 1, 1, 3, 3, 0, 1, 1, 3, 3));
+}
+
 TEST(Interpreter, IndicesAreChecked) {
   auto graph = Parse(R"(graph @g(%x: f32[2], %i: i64[1]) {
     %0 = gather %x, %i {dim = 0} : f32[1]

@@ -206,6 +206,12 @@ INSTANTIATE_TEST_SUITE_P(
         BrokenGraph{"form_c5",
                     "graph @g(%x: f32[3]) { %0 = topk %x {dim = 0, k = 4} : f32[4] "
                     "return %0 }"},
+        BrokenGraph{"dim_c1",
+                    "graph @g(%x: f32[3]) { %0, %1 = cummax %x {dim = 1} : f32[3], i64[3] "
+                    "return %0 }"},
+        BrokenGraph{"result_c1",
+                    "graph @g(%x: f32[3]) { %0, %1 = cummin %x {dim = 0} : f32[3], f32[3] "
+                    "return %0 }"},
         BrokenGraph{"type_c4", "graph @g(%x: f32[2]{-1}) { return %x }"},
         BrokenGraph{"type_c5", "graph @g(%x: f32[1099511627776,2]) { return none }"},
         // The number of elements is 2^64.

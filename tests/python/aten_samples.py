@@ -172,7 +172,26 @@ CASES += [
     a("logsumexp.default", f(3, 5), [0, 1], True),
     a("cumsum.default", f(3, 5), 1),
     a("cumsum.default", b(3, 5), 0),
+    a("cumsum.default", f(), 0),
     a("cumprod.default", f(3, 5), -1),
+    *(
+        a(f"{name}.default", *args)
+        for name in ("cummax", "cummin")
+        for args in (
+            (f(7), 0),
+            (f(3, 5), -1),
+            (f(2, 3, 4, 2, 3, 2), 3),
+            (f(5, 3, strides=(1, 5)), 1),
+            (h(4, 6), 0),
+            (T((4, 6), torch.float16), 1),
+            (T((4, 6), torch.int32), 1),
+            (T((4, 6), torch.uint8), 0),
+            (i(2, 3, 4), 1),
+            (b(3, 5), 1),
+            (f(), -1),
+            (f(3, 0), 0),
+        )
+    ),
     # normalisation
     a("softmax.int", f(3, 5), -1),
     a("_softmax.default", f(3, 5), 0, False),

@@ -268,6 +268,7 @@ REDUCTIONS: dict[str, Row] = {
     "logsumexp of infinities": (lambda x: x[3:4].logsumexp(0), SPECIAL),
     "cumulative": (lambda x: (x.cumsum(0), x.cumprod(1), x.flip(0).cumsum(0)), A),
     "cumulative maxima": (lambda x: (*x.cummax(1), *x.cummin(0)), TIES),
+    "cumulative maxima of NaN": (lambda x: (*x.cummax(0), *x.cummin(0)), SPECIAL),
     "cumulative of integers": (lambda i, m: (i.cumsum(1), m.cumsum(0)), I64, MASK),
     "logcumsumexp": (lambda x: x.logcumsumexp(1), A),
     "count_nonzero": (lambda i: (i.count_nonzero(), i.count_nonzero(1)), I64),

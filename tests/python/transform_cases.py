@@ -90,6 +90,8 @@ FUNCTIONS: dict[str, Function] = {
     "product over": lambda x: x.prod(-1),
     "logsumexp": lambda x: x.logsumexp(-1),
     "cumsum": lambda x: x.cumsum(-1) ** 2,
+    "cummax": lambda x: x.cummax(-1).values ** 2,
+    "cummin": lambda x: x.cummin(-1).values * x,
     "softmax": lambda x: x.softmax(-1) * x,
     "log softmax": lambda x: x.log_softmax(-1)[..., 0] * x[..., 1],
     "matrix product": lambda x: (x @ _on(MATRIX, x)).sin(),

@@ -183,12 +183,30 @@ void LogSumExp(Call& call) {
   Give(call, sum + Reshape(peak, sum.sizes()));
 }
 
+// Emits a scan of x along the call's dimension. PyTorch scans a 0-d tensor like one of one element.
+const std::vector<Value*>& EmitScan(Call& call, OpKind op, Value* x) {
+  if (x->type.rank() == 0) x = call.b.Reshape(x, {1});
+  const ir::Attrs dim = {{AttrKey::kDim, call.Dim(kDim, x->type.rank())}};
+  return call.b.EmitNode(op, {x}, dim)->results;
+}
+
 void Scan(Call& call, OpKind op) {
   Value* x = call.Operand(kSelf, call.dtype());
-  call.Return(call.b.Emit(op, {x}, {{AttrKey::kDim, call.Dim(kDim, x->type.rank())}}));
+  call.Return(call.b.Reshape(EmitScan(call, op, x)[0], call.type().sizes));
 }
 void Cumsum(Call& call) { Scan(call, OpKind::kCumsum); }
 void Cumprod(Call& call) { Scan(call, OpKind::kCumprod); }
+
+// cummax and cummin return values and indices.
+void RunningExtremum(Call& call, OpKind op) {
+  Value* x = call.Tensor(kSelf);
+  if (x->type.dtype == DType::kBool) x = call.b.Cast(x, DType::kI32);
+  const std::vector<Value*>& found = EmitScan(call, op, x);
+  call.Return({call.b.Cast(call.b.Reshape(found[0], call.type(0).sizes), call.type(0).dtype),
+               call.b.Reshape(found[1], call.type(1).sizes)});
+}
+void Cummax(Call& call) { RunningExtremum(call, OpKind::kCummax); }
+void Cummin(Call& call) { RunningExtremum(call, OpKind::kCummin); }
 
 constexpr HandlerRow kReduceRows[] = {
     {"aten.all.default", All},
@@ -203,6 +221,8 @@ constexpr HandlerRow kReduceRows[] = {
     {"aten.argmin.default", Argmin},
     {"aten.count_nonzero.default", CountNonzero},
     {"aten.count_nonzero.dim_IntList", CountNonzero},
+    {"aten.cummax.default", Cummax},
+    {"aten.cummin.default", Cummin},
     {"aten.cumprod.default", Cumprod},
     {"aten.cumsum.default", Cumsum},
     {"aten.dist.default", Distance},

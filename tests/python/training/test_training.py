@@ -132,6 +132,26 @@ def test_a_weight_that_is_used_twice():
     only_graph()
 
 
+@pytest.mark.parametrize("extremum", [torch.cummax, torch.cummin])
+def test_the_gradient_of_a_running_extremum_goes_to_its_place(extremum):
+    x = torch.tensor([[1.0, 3, 1, 3, 0], [2, 2, -1, 5, 5]])
+    weight = matrix(2, 5)
+
+    def function(x, weight):
+        values, places = extremum(x * 2, 1)
+        return (values * weight).sum(), places
+
+    ours, theirs = x.to("hpu").requires_grad_(), x.clone().requires_grad_()
+    loss, places = compiled(function)(ours, weight.to("hpu"))
+    loss.backward()
+    wanted, wanted_places = function(theirs, weight)
+    wanted.backward()
+    assert_close(loss, wanted)
+    assert_close(ours.grad, theirs.grad)
+    assert torch.equal(places.cpu(), wanted_places)
+    only_graph()
+
+
 @pytest.mark.parametrize(
     ("whole", "resizing"),
     [

@@ -197,6 +197,8 @@ ATEN_RULES = frozenset(
         "aten.cosh.default",
         "aten.count_nonzero.default",
         "aten.count_nonzero.dim_IntList",
+        "aten.cummax.default",
+        "aten.cummin.default",
         "aten.cumprod.default",
         "aten.cumsum.default",
         "aten.deg2rad.default",
