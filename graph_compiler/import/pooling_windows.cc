@@ -101,8 +101,8 @@ E WindowBody::Element(double outside) {
 
 E WindowBody::Inside() { return And(Within(Row(), h_.in), Within(Column(), w_.in)); }
 
-void ReduceWindows(Importer& im, const View& x, const View& out, ReduceKind kind, const PoolWindow& h,
-                   const PoolWindow& w, const WindowFunction& function) {
+void ReduceWindows(Importer& im, const View& x, const View& out, ReduceKind kind,
+                   const PoolWindow& h, const PoolWindow& w, const WindowFunction& function) {
   View wide = out;
   wide.shape.insert(wide.shape.end(), {1, 1});
   wide.strides.insert(wide.strides.end(), {0, 0});
