@@ -9,13 +9,13 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from authority import Authority, caller_line
 from child import Process
 from engine import ENGINES
+from eventually import wait_until
 from network import Host, Network
 
 from habana_frameworks.torch import native
@@ -37,13 +37,6 @@ class Outcome:
     right: bool  # whether the fake compiler makes this program from the graph
     error: str
     ms: float
-
-
-def wait_until(true, what: str, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, f"{what}: not within {seconds} s"
-        time.sleep(0.02)
 
 
 class Server:

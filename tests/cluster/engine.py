@@ -6,10 +6,10 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
-import time
 from pathlib import Path
 
 from child import Process
+from eventually import wait_until
 from network import Host
 
 PORT = 6379
@@ -51,14 +51,14 @@ class Redis:
         command += ["--protected-mode", "no", "--save", "", "--dir", str(self.folder)]
         command += ["--unixsocket", str(self._socket), "--logfile", "redis.log", *self.options]
         self.process = Process(command)
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                self.call("PING")
-                return
-            except (OSError, RedisError):
-                assert time.monotonic() < deadline, f"{self.address} does not answer"
-                time.sleep(0.02)
+        wait_until(self._answers, f"{self.address} answers")
+
+    def _answers(self) -> bool:
+        try:
+            self.call("PING")
+        except (OSError, RedisError):
+            return False
+        return True
 
     @property
     def _socket(self) -> Path:

@@ -8,7 +8,8 @@ import threading
 from pathlib import Path
 
 from authority import Authority
-from cluster import Cluster, Outcome, wait_until
+from cluster import Cluster, Outcome
+from eventually import wait_until
 
 
 class Load:

@@ -8,7 +8,8 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from cluster import Cluster, Server, wait_until
+from cluster import Cluster, Server
+from eventually import wait_until
 from faults import ENGINE_FAULTS, FAULTS, Fault, bounded, first_graph
 
 programs = itertools.count(1000)

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 from child import Process
-from cluster import PORT, Cluster, Server, run_clients, wait_until
+from cluster import PORT, Cluster, Server, run_clients
 from engine import PORT as ENGINE_PORT
 from engine import Redis
+from eventually import wait_until
 from faults import bounded, first_graph
 from network import Host
 
@@ -188,7 +189,8 @@ def test_a_slow_engine_makes_nothing_slower(record_property) -> None:
     """No request takes longer than compiling: a graph that is compiled quickly is not waited for,
     and one that takes long is taken from the engine while it is compiled."""
     cluster = Cluster(SlowRedis, 2, hedge=True)
-    long = "sleep:20000"
+    gate = cluster.folder / "gate"
+    long = f"held:{gate}"
     try:
         hosts = [cluster.daemon(first=0), cluster.daemon(first=1)]
         # A graph costs three answers of 200 ms, one after the other, at least.
@@ -200,12 +202,13 @@ def test_a_slow_engine_makes_nothing_slower(record_property) -> None:
         first = cluster.servers[0].counters()
         assert first["shared.hedged"] > 0
         assert first["compile.hedged"] > 0, "nor is the lease waited for"
+        gate.touch()
         hosts[0].call(first=9, say=long)
+        gate.unlink()
         cluster.settle()
         seconds, origin = first_graph(hosts[1], 9, long)
         record_property("seconds to find", round(seconds, 2))
-        assert origin == "store"
-        assert seconds < 12, "it is compiled for 20 s"
+        assert origin == "store", "while it is compiled without an end"
         second = cluster.servers[1].counters()
         assert second["shared.late"] > 0
     finally:

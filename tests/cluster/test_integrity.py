@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster import Cluster, Server, wait_until
+from cluster import Cluster, Server
 from damage import DAMAGES, append
+from eventually import wait_until
 from hostile_engine import MODES, HostileEngine
 
 PROGRAMS = 48

@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from cluster import Cluster, Outcome, Server, client_command, outcomes_of, wait_until
+from cluster import Cluster, Outcome, Server, client_command, outcomes_of
+from eventually import wait_until
 
 SAYS = "size:5000"  # large enough for RocksDB's blob files
 
@@ -59,6 +60,7 @@ def test_a_server_killed_at_random_moments(folder: Path, kills: int, record_prop
     checked = died_starting = 0
     for kill in range(1, kills + 1):
         server.launch()
+        # The random moment is what is tested, so it is a time and not an event.
         moment = time.monotonic() + numbers.random() * 0.2
         writers: list[Writers] = []
         while time.monotonic() < moment:
@@ -106,12 +108,18 @@ def test_a_cluster_killed_at_random_moments(cluster: Cluster, kills: int, record
             clients.append(subprocess.Popen(command, stdout=file))
     victims = [*cluster.servers, cluster.engine]
     for _ in range(kills):
+        # These random times are what is tested.
         time.sleep(numbers.random() * 0.5)
         victim = numbers.choice(victims)
         victim.kill()
         time.sleep(numbers.random() * 0.5)
         victim.start()
-    time.sleep(1)
+    for host in hosts:
+        file = host.folder / "outcomes"
+        before = file.stat().st_size
+        wait_until(
+            lambda f=file, b=before: f.stat().st_size > b, "it is served after the last kill"
+        )
     for client in clients:
         client.kill()
         client.wait(60)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
-from cluster import Cluster, Outcome, Server, client_command, outcomes_of, wait_until
+from cluster import Cluster, Outcome, Server, client_command, outcomes_of
+from eventually import wait_until
 
 
 class Clients:
@@ -53,7 +53,6 @@ def test_the_death_of_a_server_costs_what_it_had_not_handed_over(cluster: Cluste
     clients = Clients(cluster, programs, "sleep:200")
     victim = cluster.servers[0]
     wait_until(lambda: len(victim.compiled()) >= 5, "it compiles")
-    time.sleep(0.1)
     victim.kill()
     clients.outcomes()
     compiled = cluster.compiled()

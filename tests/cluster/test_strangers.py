@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster import PORT, Cluster, Outcome, Server, wait_until
+from cluster import PORT, Cluster, Outcome, Server
+from eventually import wait_until
 
 MEMORY = 1 << 30  # the limit of a server, whatever strangers do
 

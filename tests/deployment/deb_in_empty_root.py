@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from deployed_server import (
@@ -25,6 +24,7 @@ from deployed_server import (
     free_port,
     network_configuration,
 )
+from eventually import wait_until
 
 from habana_frameworks.torch import native
 
@@ -69,15 +69,15 @@ class EmptyRoot:
         ).stdout.split()[0]
 
     def _wait_for_boot(self) -> None:
-        deadline = time.monotonic() + 60
-        while True:
-            time.sleep(0.5)
+        def is_ready() -> bool:
             assert self.process.poll() is None, "the root does not boot"
-            assert time.monotonic() < deadline, "the root does not get ready"
+            if not children(self.process.pid):
+                return False
             # "degraded" means that some unit has failed, for lack of a console in this root.
             state = self._there("systemctl", "is-system-running").stdout.strip()
-            if state in {"running", "degraded"}:
-                return
+            return state in {"running", "degraded"}
+
+        wait_until(is_ready, "the root gets ready")
 
     def _there(self, *words: str) -> subprocess.CompletedProcess[str]:
         (init,) = children(self.process.pid)
@@ -132,11 +132,12 @@ def _start(system: EmptyRoot, work: Path) -> tuple[Host, int]:
 
 
 def _restarted(system: EmptyRoot, before: str) -> str:
-    deadline = time.monotonic() + 20
-    while (now := system.unit("MainPID")) in {before, "0"} or system.unit("SubState") != "running":
-        assert time.monotonic() < deadline, system.log()
-        time.sleep(0.2)
-    return now
+    def is_restarted() -> bool:
+        new = system.unit("MainPID") not in {before, "0"}
+        return new and system.unit("SubState") == "running"
+
+    wait_until(is_restarted, system.log)
+    return system.unit("MainPID")
 
 
 def _use(system: EmptyRoot, package: str) -> None:

@@ -12,13 +12,16 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
 from habana_frameworks.torch import native
 
 ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "tests/python"))
+
+from eventually import HANG_LIMIT_S, wait_until  # noqa: E402
+
 DEPLOYMENT = ROOT / "deployment"
 UNIT = DEPLOYMENT / "systemd/hpu-compile-server.service"
 CONFIGURATION = DEPLOYMENT / "server.conf"
@@ -133,7 +136,11 @@ def network_configuration(port: int, metrics: int) -> str:
 def check(command: list[str]) -> subprocess.CompletedProcess[str]:
     """Runs the server to its end, with --check-config added."""
     return subprocess.run(
-        [*command, "--check-config"], capture_output=True, text=True, timeout=30, check=False
+        [*command, "--check-config"],
+        capture_output=True,
+        text=True,
+        timeout=HANG_LIMIT_S,
+        check=False,
     )
 
 
@@ -146,28 +153,26 @@ class Server:
         name = f"hpu-test-{os.getpid()}-{next(_server_numbers)}"
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager, self.log.open("w") as log:
             manager.bind(f"\0{name}")
-            manager.settimeout(0.2)
+            manager.setblocking(False)
             self.process = subprocess.Popen(
                 command,
                 stderr=log,
                 stdout=log,
                 env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "NOTIFY_SOCKET": f"@{name}"},
             )
-            self._wait(manager)
+            wait_until(lambda: self._is_ready(manager), self.log.read_text)
 
-    def _wait(self, manager: socket.socket) -> None:
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                assert manager.recv(100) == b"READY=1"
-                return
-            except TimeoutError:
-                assert self.process.poll() is None, self.log.read_text()
-                assert time.monotonic() < deadline, self.log.read_text()
+    def _is_ready(self, manager: socket.socket) -> bool:
+        try:
+            assert manager.recv(100) == b"READY=1"
+        except BlockingIOError:
+            assert self.process.poll() is None, self.log.read_text()
+            return False
+        return True
 
     def stop(self) -> int:
         self.process.terminate()
-        return self.process.wait(timeout=30)
+        return self.process.wait(HANG_LIMIT_S)
 
 
 class Host:
@@ -211,7 +216,7 @@ class Host:
 
 
 def scrape(port: int, path: str = "/metrics") -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as page:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=HANG_LIMIT_S) as page:
         return page.read().decode()
 
 

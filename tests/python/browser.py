@@ -9,11 +9,11 @@ import shutil
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from eventually import HANG_LIMIT_S
 
 _NAMES = ("chromium-headless-shell", "chromium")
 # Scripts run until nothing is left to do, but at most for this time of their own clock.
@@ -103,10 +103,11 @@ def _matches(has: dict[str, str], wanted: dict[str, str]) -> bool:
 
 @contextlib.contextmanager
 def served(
-    files: dict[str, bytes], folder: Path, headers: dict[str, str], delays_s: dict[str, float]
+    files: dict[str, bytes], folder: Path, headers: dict[str, str], waits: dict[str, str]
 ) -> Iterator[str]:
-    """The address of a server for `files` by path, and then for the content of the folder. Paths in
-    `delays_s` are answered that much later, with nothing."""
+    """The address of a server for `files` by path, and then for the content of the folder. A path
+    in `waits` is answered, with nothing, when the path that it waits for is asked for."""
+    asked = {path: threading.Event() for path in waits.values()}
 
     class Handler(http.server.SimpleHTTPRequestHandler):
         def __init__(self, *args: object) -> None:
@@ -114,8 +115,11 @@ def served(
 
         def do_GET(self) -> None:
             path = self.path.partition("?")[0]
-            time.sleep(delays_s.get(path, 0))
-            content = b"" if path in delays_s else files.get(path)
+            if path in asked:
+                asked[path].set()
+            if path in waits:
+                asked[waits[path]].wait(HANG_LIMIT_S)
+            content = b"" if path in {*waits, *asked} else files.get(path)
             if content is None:
                 super().do_GET()
                 return

@@ -8,7 +8,6 @@ import signal
 import sys
 import tempfile
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -22,18 +21,20 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def stop_daemon(cache: Path) -> None:
     """Ends the daemon of a cache folder if there is one."""
+    from eventually import wait_until
+
     from habana_frameworks.torch import native
 
     module = native.client_module()
     socket = module.server_paths(str(cache))["socket"]
-    signals = iter([signal.SIGTERM, signal.SIGKILL])
-    patience = 0.0
-    while (found := module.server_process(socket)) is not None:
-        if time.monotonic() > patience:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(found[0], next(signals))
-            patience = time.monotonic() + 15
-        time.sleep(0.01)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if (found := module.server_process(socket)) is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(found[0], number)
+        with contextlib.suppress(AssertionError):
+            wait_until(lambda: module.server_process(socket) is None, seconds=15)
+    assert module.server_process(socket) is None, "the daemon stays"
 
 
 def pytest_configure(config: pytest.Config) -> None:

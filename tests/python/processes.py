@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
+
+from eventually import wait_until
 
 
 def run_python(code: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -33,10 +34,10 @@ def output_of(code: str, **env: str) -> subprocess.CompletedProcess[str]:
 def suspend(pid: int) -> None:
     """Sends SIGSTOP and returns when every thread has stopped: one that still runs would answer."""
     os.kill(pid, signal.SIGSTOP)
-    deadline = time.monotonic() + 10
-    while any(
-        path.read_text().rpartition(")")[2].split()[0] != "T"
-        for path in Path(f"/proc/{pid}/task").glob("*/stat")
-    ):
-        assert time.monotonic() < deadline, f"process {pid} does not stop"
-        time.sleep(0.001)
+    wait_until(
+        lambda: all(
+            path.read_text().rpartition(")")[2].split()[0] == "T"
+            for path in Path(f"/proc/{pid}/task").glob("*/stat")
+        ),
+        f"process {pid} does not stop",
+    )

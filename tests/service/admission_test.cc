@@ -91,10 +91,10 @@ class AdmissionTest : public ServiceTest {
   absl::Status Refusal(const client::CompileCall& call) {
     return ImpatientClient()->Compile(call, kTimeout, kNoProgress, kNoInterrupt).status();
   }
-  // A compilation that occupies a worker for `milliseconds`.
+  // A compilation that occupies the worker.
   std::thread Busy(const std::string& name) {
     std::thread thread([this, name] { EXPECT_TRUE(Compile(1000, name).ok()); });
-    while (Counter("compile.running") == 0) std::this_thread::sleep_for(milliseconds(5));
+    EXPECT_TRUE(Reaches("compile.running", 1));
     return thread;
   }
 };
@@ -102,7 +102,7 @@ class AdmissionTest : public ServiceTest {
 TEST_F(AdmissionTest, TooMuchAtOnceIsRefusedWithATime) {
   options_.queue.max_request_bytes = 100;
   Restart();
-  std::thread busy = Busy("sleep:600 first");
+  std::thread busy = Busy(Held());
   const absl::Status refused = Refusal(CallFor(2, "quick"));
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
   EXPECT_THAT(std::string(refused.message()),
@@ -110,9 +110,11 @@ TEST_F(AdmissionTest, TooMuchAtOnceIsRefusedWithATime) {
   EXPECT_EQ(client::RetryHint(refused), milliseconds(500));
   // A patient client asks again at the time that it was given, and is admitted when the other
   // compilation is done.
-  EXPECT_TRUE(Compile(2, "quick").ok());
+  std::thread patient([this] { EXPECT_TRUE(Compile(2, "quick").ok()); });
+  EXPECT_TRUE(Reaches("compile.turned_away", 2));
+  Release();
+  patient.join();
   busy.join();
-  EXPECT_GE(Counter("compile.turned_away"), 2u);
   EXPECT_EQ(Counter("compile.request_bytes"), 0u);
 }
 
@@ -120,24 +122,26 @@ TEST_F(AdmissionTest, ATenantHasSoManyPlacesAndSoMuchTime) {
   options_.queue.max_waiting_of_tenant = 2;
   options_.queue.tenant_budget = std::chrono::seconds(1);
   Restart();
-  std::thread busy = Busy("sleep:1500 first");
-  std::thread waiting([this] { EXPECT_TRUE(Compile(1, "sleep:10 second").ok()); });
-  while (Counter("compile.waiting") == 0) std::this_thread::sleep_for(milliseconds(5));
+  const std::string first = Held("sleep:1100");  // more than the budget
+  std::thread busy = Busy(first);
+  std::thread waiting([this] { EXPECT_TRUE(Compile(1, "quick second").ok()); });
+  EXPECT_TRUE(Reaches("compile.waiting", 1));
   // A request that joins a running compilation counts as well.
-  EXPECT_TRUE(absl::IsResourceExhausted(Refusal(CallFor(4, "sleep:1500 first"))));
+  EXPECT_TRUE(absl::IsResourceExhausted(Refusal(CallFor(4, first))));
   EXPECT_THAT(std::string(Refusal(CallFor(2, "quick")).message()),
               HasSubstr("2 requests of tenant local are waiting; ask again in"));
+  Release();
   busy.join();
   waiting.join();
   const absl::Status spent = Refusal(CallFor(3, "quick"));
   EXPECT_THAT(std::string(spent.message()),
               HasSubstr("tenant local has used its 1 compile seconds of an hour; ask again in"));
   EXPECT_EQ(client::RetryHint(spent), milliseconds(60'000));
-  EXPECT_EQ(Compile(1, "sleep:10 second")->origin, Origin::kStore) << "what is there costs nothing";
+  EXPECT_EQ(Compile(1, "quick second")->origin, Origin::kStore) << "what is there costs nothing";
 }
 
 TEST_F(AdmissionTest, WarmUpWaitsForThoseWhoWait) {
-  std::thread busy = Busy("sleep:400 first");
+  std::thread busy = Busy(Held());
   std::vector<std::thread> threads;
   const auto ask = [&](uint64_t key, const std::string& name, bool warm_up, uint64_t waiting) {
     threads.emplace_back([this, key, name, warm_up] {
@@ -145,20 +149,20 @@ TEST_F(AdmissionTest, WarmUpWaitsForThoseWhoWait) {
       call.warm_up = warm_up;
       EXPECT_TRUE(Client()->Compile(call, kTimeout, kNoProgress, kNoInterrupt).ok());
     });
-    while (Counter("compile.waiting") < waiting) std::this_thread::sleep_for(milliseconds(5));
+    EXPECT_TRUE(Reaches("compile.waiting", waiting));
   };
   ask(1, "quick warm", true, 1);
   ask(2, "quick warm and wanted", true, 2);
   ask(3, "quick asked", false, 3);
   threads.emplace_back([this] { EXPECT_TRUE(Compile(2, "quick warm and wanted").ok()); });
-  while (Counter("compile.coalesced") == 0) std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_TRUE(Reaches("compile.coalesced", 1));
+  Release();
   busy.join();
   for (std::thread& thread : threads) thread.join();
   std::ifstream log(folder_.path("compiles"));
   std::vector<std::string> lines;
   for (std::string line; std::getline(log, line);) lines.push_back(line);
-  EXPECT_THAT(lines,
-              ElementsAre("sleep:400 first", "quick asked", "quick warm and wanted", "quick warm"));
+  EXPECT_THAT(lines, ElementsAre(Held(), "quick asked", "quick warm and wanted", "quick warm"));
 }
 
 TEST_F(AdmissionTest, AFrozenRequestLeavesTheStoreAsItIs) {

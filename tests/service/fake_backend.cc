@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <new>
 #include <sstream>
@@ -12,6 +13,7 @@
 
 #include "graph/captured_graph.h"
 #include "program/program.h"
+#include "tests/eventually.h"
 
 namespace hpu::server {
 namespace {
@@ -21,10 +23,20 @@ void NoteCompile(const std::string& name) {
   if (path != nullptr) std::ofstream(path, std::ios::app) << name + "\n" << std::flush;
 }
 
+constexpr uint32_t kSteps = 10;
+
+absl::Status Hold(const std::string& file, const ProgressFunction& progress) {
+  progress({"held", 0, kSteps});
+  if (!Eventually([&] { return std::filesystem::exists(file); })) {
+    return Internal("nobody has made ", file);
+  }
+  for (uint32_t i = 1; i < kSteps; ++i) progress({"held", i, kSteps});
+  return absl::OkStatus();
+}
+
 void Sleep(int total_ms, const ProgressFunction& progress) {
-  constexpr int kSteps = 10;
-  for (int i = 0; i < kSteps; ++i) {
-    progress({"sleep", static_cast<uint32_t>(i), kSteps});
+  for (uint32_t i = 0; i < kSteps; ++i) {
+    progress({"sleep", i, kSteps});
     std::this_thread::sleep_for(std::chrono::milliseconds(total_ms / kSteps));
   }
 }
@@ -78,6 +90,7 @@ absl::StatusOr<CompileOutput> FakeBackend::Compile(const CompileInput& input,
   for (std::string word; words >> word;) {
     const std::string verb = word.substr(0, word.find(':'));
     const int number = NumberOf(word);
+    if (verb == "held") RETURN_IF_ERROR(Hold(word.substr(word.find(':') + 1), progress));
     if (verb == "sleep") Sleep(number, progress);
     if (verb == "crash") {
       signal(SIGSEGV, SIG_DFL);  // a sanitizer would catch it and exit

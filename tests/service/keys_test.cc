@@ -86,8 +86,10 @@ TEST_F(KeysTest, JoinedRequestsFileTheirOwnKeys) {
   std::vector<std::future<Origin>> origins;
   for (uint64_t key = 1; key <= 3; ++key) {
     origins.push_back(std::async(std::launch::async,
-                                 [this, key] { return Compile(key, "sleep:800").value().origin; }));
+                                 [this, key] { return Compile(key, Held()).value().origin; }));
   }
+  EXPECT_TRUE(Reaches("compile.coalesced", 2));
+  Release();
   int compiled = 0;
   for (std::future<Origin>& origin : origins) compiled += origin.get() == Origin::kCompiled ? 1 : 0;
   EXPECT_EQ(compiled, 1);

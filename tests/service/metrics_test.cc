@@ -35,17 +35,16 @@ TEST_F(NetworkTest, PrometheusSeesCountersAndHowLongCallsTook) {
   options_.metrics_address = "127.0.0.1:" + std::to_string(port);
   Start();
   ASSERT_TRUE(Compile(1, "quick").ok());
-  ASSERT_FALSE(Compile(2, "sleep:150 invalid").ok());
+  ASSERT_FALSE(Compile(2, "sleep:150 invalid").ok());  // more than a tenth of a second
   ASSERT_TRUE(Compile(1, "quick").ok()) << "a hit, no compilation";
   EXPECT_FALSE(client::RpcClient(OptionsOf("nobody")).Hello(kNoInterrupt).ok());
   // Gauges and times of calls are updated a moment after the answer.
   std::string page;
-  const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  do {
+  EXPECT_TRUE(Eventually([&] {
     page = Fetch(port, "/metrics");
-  } while ((page.find("\nhpu_compile_running 0") == std::string::npos ||
-            page.find("code=\"ok\",door=\"unix\"} 3") == std::string::npos) &&
-           std::chrono::steady_clock::now() < patience);
+    return page.find("\nhpu_compile_running 0") != std::string::npos &&
+           page.find("code=\"ok\",door=\"unix\"} 3") != std::string::npos;
+  }));
   for (const char* line :
        {"# TYPE hpu_compile_compiled_total counter", "\nhpu_compile_compiled_total 1",
         "# TYPE hpu_compile_running gauge", "\nhpu_compile_running 0",
@@ -92,11 +91,6 @@ class CertificateTest : public NetworkTest {
         Figure("hpu_certificate_expiry_timestamp_seconds{option=\"tls-certificate\"}");
     return (std::stod(figure) - static_cast<double>(std::time(nullptr))) / 86'400;
   }
-  template <typename Condition>
-  static bool ComesTrue(Condition condition) {
-    for (int i = 0; i < 100 && !condition(); ++i) std::this_thread::sleep_for(milliseconds(100));
-    return condition();
-  }
 
   std::optional<Authority> authority_;
   uint16_t port_ = 0;
@@ -127,16 +121,16 @@ TEST_F(CertificateTest, ThePageFollowsTheFiles) {
       "hpu_certificate_expiry_timestamp_seconds{option=\"upstream-certificate\"}";
   EXPECT_EQ(Figure(upstream), "none") << "there is no such file";
   std::thread waiting([&] { server_->WaitForStopRequest(); });
-  EXPECT_TRUE(ComesTrue([&] { return Figure("hpu_server_configuration_refused") == "1"; }));
+  EXPECT_TRUE(Eventually([&] { return Figure("hpu_server_configuration_refused") == "1"; }));
   authority_->Issue("upstream", 5);
-  EXPECT_TRUE(ComesTrue([&] { return Figure("hpu_server_configuration_refused") == "0"; }));
+  EXPECT_TRUE(Eventually([&] { return Figure("hpu_server_configuration_refused") == "0"; }));
   EXPECT_NE(Figure(upstream), "none");
   authority_->Issue("server", 40);
-  EXPECT_TRUE(ComesTrue([&] { return DaysLeft() > 39; }));
+  EXPECT_TRUE(Eventually([&] { return DaysLeft() > 39; }));
   EXPECT_NEAR(DaysLeft(), 40, 0.01);
   // The file is half written, so the old one is still in use.
   std::ofstream(authority_->certificate("server")) << "-----BEGIN CERTIFICATE-----\n";
-  EXPECT_TRUE(ComesTrue([&] { return Figure("hpu_server_configuration_refused") == "1"; }));
+  EXPECT_TRUE(Eventually([&] { return Figure("hpu_server_configuration_refused") == "1"; }));
   EXPECT_NEAR(DaysLeft(), 40, 0.01);
   server_->RequestStop("test");
   waiting.join();

@@ -101,7 +101,7 @@ class NetworkTest : public ServiceTest {
   client::RpcClient::Options OptionsOf(const std::string& name) const {
     client::RpcClient::Options options = client::LocalServer(options_.socket_path);
     options.servers.endpoints = options_.network.listen;
-    options.call_timeout = milliseconds(5000);
+    options.call_timeout = kTimeout;
     if (!name.empty()) {
       options.servers.access.token_file = folder_.path(name + ".token");
       Replace(name + ".token", "token of " + name + "\n");

@@ -16,7 +16,6 @@ class RemoteCacheServersTest : public SharedStoreTest {
   }
   void UseCache() {
     options_.store.remote_cache = store::TestOptionsOf(cache_.address());
-    options_.store.remote_cache->timeout = milliseconds(2000);
   }
   void TearDown() override {
     more_.clear();
@@ -58,26 +57,26 @@ TEST_F(RemoteCacheAloneTest, EachServerCompilesANewKeyOnceAndFindsWhatOthersComp
 
 TEST_F(RemoteCacheServersTest, ALostCacheIsADelayAndHeals) {
   cache_.Stop();
-  const auto begin = std::chrono::steady_clock::now();
   for (int server = 0; server < kServers; ++server) {
     ASSERT_TRUE(CompileAt(server, 1, "quick").ok());
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(6));
   EXPECT_EQ(compiles(), 3u) << "each for itself";
+  EXPECT_GE(Sum("remote_cache.server_failures"), 3u);
+  EXPECT_EQ(Sum("remote_cache.timeouts"), 0u);
   cache_.Start();
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  for (uint64_t key = 2; Sum("remote_cache.puts") == 0; ++key) {
-    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
-    ASSERT_TRUE(CompileAt(0, key, "graph " + std::to_string(key)).ok());
-    std::this_thread::sleep_for(milliseconds(100));
-  }
+  uint64_t key = 2;
+  EXPECT_TRUE(Eventually([&] {
+    EXPECT_TRUE(CompileAt(0, key, "graph " + std::to_string(key)).ok());
+    ++key;
+    return Sum("remote_cache.puts") > 0;
+  }));
 }
 
 // Flipped bits, wherever they are, must cost a compilation and nothing else.
 TEST_F(RemoteCacheServersTest, DamagedProgramsAreCompiledAnew) {
   const absl::StatusOr<Compiled> made = CompileAt(0, 1, "quick");
   ASSERT_TRUE(made.ok());
-  ASSERT_TRUE(store::Eventually(kTimeout, [&] { return CounterAt(0, "remote_cache.puts") == 1; }));
+  ASSERT_TRUE(Eventually([&] { return CounterAt(0, "remote_cache.puts") == 1; }));
   cache_.Use(
       [&](auto& state) { state.blobs.at(ToHex(made->entry.manifest.program.digest))[5] ^= 1; });
   const absl::StatusOr<Compiled> again = CompileAt(1, 1, "quick");
@@ -86,7 +85,7 @@ TEST_F(RemoteCacheServersTest, DamagedProgramsAreCompiledAnew) {
   EXPECT_EQ(compiles(), 2u);
   EXPECT_EQ(CounterAt(1, "remote_cache.withdrawn"), 1u);
   // It was sent again, complete.
-  ASSERT_TRUE(store::Eventually(kTimeout, [&] { return CounterAt(1, "remote_cache.puts") == 1; }));
+  ASSERT_TRUE(Eventually([&] { return CounterAt(1, "remote_cache.puts") == 1; }));
   EXPECT_TRUE(CompileAt(2, 1, "quick").ok());
   EXPECT_EQ(compiles(), 2u);
 }
@@ -158,7 +157,7 @@ TEST_F(RemoteCacheTlsTest, WeShowACertificateAndAToken) {
   EXPECT_FALSE(store->Put(store::EntryOf(1)).ok());
   std::ofstream(options_.access.token_file) << "secret\n";
   EXPECT_TRUE(
-      store::Eventually(milliseconds(5000), [&] { return store->Put(store::EntryOf(1)).ok(); }));
+      Eventually([&] { return store->Put(store::EntryOf(1)).ok(); }));
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ class ReplacedFilesTest : public NetworkTest {
     return status.ok() ? "OK" : absl::StatusCodeToString(status.code());
   }
   void AwaitRefused(uint64_t refused) {
-    EXPECT_TRUE(store::Eventually(kTimeout, [&] {
+    EXPECT_TRUE(Eventually([&] {
       return Counter("server.configuration_refused") == refused;
     })) << refused;
   }
@@ -97,7 +97,7 @@ TEST_F(ReplacedFilesTest, AFifoInPlaceOfAnyOfThemStopsNothing) {
   AwaitRefused(0);
   // The new file is read after all that, so maintenance still runs.
   WriteCallers(TokenLine("another", "team-a", "read"));
-  EXPECT_TRUE(store::Eventually(kTimeout, [&] { return Hello("worker") == "UNAUTHENTICATED"; }));
+  EXPECT_TRUE(Eventually([&] { return Hello("worker") == "UNAUTHENTICATED"; }));
 }
 
 TEST_F(ReplacedFilesTest, WhatCannotBeUsedChangesNothing) {
@@ -120,7 +120,7 @@ TEST_F(ReplacedFilesTest, WhatCannotBeUsedChangesNothing) {
 TEST_F(ReplacedFilesTest, ACertificateThatExpiresMeanwhileIsTold) {
   ASSERT_EQ(Hello(""), "OK");
   Show(MakeCertificate({.ends_in = 4}, &authority_));
-  EXPECT_TRUE(store::Eventually(kTimeout, [&] { return Hello("") == "UNAVAILABLE"; }));
+  EXPECT_TRUE(Eventually([&] { return Hello("") == "UNAVAILABLE"; }));
   AwaitRefused(1);
   EXPECT_EQ(Counter("server.configuration_refused"), 1u) << "the unix socket's door is open still";
   Show(MakeCertificate({}, &authority_));
@@ -133,12 +133,12 @@ TEST_F(ReplacedFilesTest, NewOnesAreShownAndAsked) {
   const Pair next = MakeCertificate({.name = "next", .authority = true}, nullptr);
   // The server's own certificate, by another authority: old clients refuse it, new ones do not.
   Show(MakeCertificate({.name = "second"}, &next));
-  EXPECT_TRUE(store::Eventually(kTimeout, [&] { return Hello("") == "UNAVAILABLE"; }));
+  EXPECT_TRUE(Eventually([&] { return Hello("") == "UNAVAILABLE"; }));
   WriteChain(folder_.path("ca.pem"), {authority_, next});
   EXPECT_EQ(Hello(""), "OK");
   // The authorities that clients' certificates must come from.
   WriteChain(options_.network.client_ca_file, {next});
-  EXPECT_TRUE(store::Eventually(kTimeout, [&] { return Hello("") == "UNAVAILABLE"; }));
+  EXPECT_TRUE(Eventually([&] { return Hello("") == "UNAVAILABLE"; }));
   const Pair node7 = MakeCertificate({.name = "node7"}, &next);
   WriteChain(folder_.path("node7.pem"), {node7});
   WriteKey(folder_.path("node7.key"), node7.key);

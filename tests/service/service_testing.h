@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "compile_client/program_list.h"
 #include "compiler_server/service/compile_server.h"
 #include "graph/graph_builder.h"
+#include "tests/eventually.h"
 #include "tests/service/fake_backend.h"
 #include "tests/store/store_testing.h"
 
@@ -25,7 +27,8 @@ using client::Origin;
 using std::chrono::milliseconds;
 using store::DigestOf;
 
-inline constexpr milliseconds kTimeout{20'000};
+// Calls that are not about their own time end after this only if something hangs.
+inline constexpr milliseconds kTimeout = kHangLimit;
 inline const client::Interrupt kNoInterrupt = [] { return absl::OkStatus(); };
 
 inline absl::StatusOr<std::vector<client::Listed>> ListAll(client::RpcClient& client,
@@ -114,12 +117,22 @@ class ServiceTest : public testing::Test {
     return Client()->Compile(CallFor(key, name), timeout, kNoProgress, interrupt);
   }
 
+  // A graph whose compilation lasts until Release().
+  std::string Held(const std::string& name = "") const {
+    return "held:" + folder_.path("gate") + " " + name;
+  }
+  void Release() const { std::ofstream gate(folder_.path("gate")); }
+  void HoldAgain() const { ASSERT_TRUE(std::filesystem::remove(folder_.path("gate"))); }
+
   size_t compiles() const {
     std::ifstream in(folder_.path("compiles"));
     return static_cast<size_t>(std::count(std::istreambuf_iterator<char>(in), {}, '\n'));
   }
   uint64_t Counter(const std::string& name) {
     return Client()->Stats(kNoInterrupt).value().at(name);
+  }
+  [[nodiscard]] bool Reaches(const std::string& counter, uint64_t value) {
+    return Eventually([&] { return Counter(counter) >= value; });
   }
 
   const store::TemporaryFolder folder_;

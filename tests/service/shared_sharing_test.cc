@@ -18,7 +18,6 @@ class SharingEngineTest : public NetworkTest, public testing::WithParamInterface
     } else {
       cache_.emplace();
       options_.store.remote_cache = store::TestOptionsOf(cache_->address());
-      options_.store.remote_cache->timeout = milliseconds(2000);
     }
     options_.store.trusted_keys = folder_.path("keys");
     ASSERT_EQ(mkdir(options_.store.trusted_keys.c_str(), 0700), 0);
@@ -55,11 +54,11 @@ class SharingEngineTest : public NetworkTest, public testing::WithParamInterface
   // Waits for what is written in the background.
   absl::StatusOr<Compiled> FindAt(size_t server, const std::string& name, uint64_t key,
                                   const std::string& graph) {
-    const auto deadline = std::chrono::steady_clock::now() + kTimeout;
     absl::StatusOr<Compiled> found = absl::UnknownError("");
-    while (!found.ok() && std::chrono::steady_clock::now() < deadline) {
+    EXPECT_TRUE(Eventually([&] {
       found = CompileAt(server, name, key, graph, /*frozen=*/true);
-    }
+      return found.ok();
+    }));
     return found;
   }
 
@@ -93,12 +92,18 @@ TEST_P(SharingEngineTest, ATenantDoesNotWaitForAnothersCompilation) {
   std::vector<std::thread> threads;
   const auto compile = [&](size_t i, size_t server, const char* name) {
     threads.emplace_back(
-        [&, i, server, name] { origins[i] = CompileAt(server, name, i, "sleep:1500")->origin; });
-    std::this_thread::sleep_for(milliseconds(300));
+        [&, i, server, name] { origins[i] = CompileAt(server, name, i, Held())->origin; });
   };
   compile(0, 0, "worker");
+  EXPECT_TRUE(Eventually([&] { return compiles() == 1; }));
   compile(1, 1, "stranger");
+  EXPECT_TRUE(Eventually([&] { return compiles() == 2; }));
   compile(2, 1, "worker");
+  EXPECT_TRUE(Eventually([&] {
+    if (!redis_.has_value()) return compiles() == 3;
+    return At(1, "operator").Stats(kNoInterrupt)->at("lease.waited") == 1;
+  }));
+  Release();
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(origins[0], Origin::kCompiled);
   EXPECT_EQ(origins[1], Origin::kCompiled);

@@ -52,32 +52,37 @@ class SharedStoreTest : public ServiceTest {
     return client::RpcClient(options).Compile(CallFor(key, name), kTimeout, kNoProgress,
                                               kNoInterrupt);
   }
-  // Compiles each of `keys` graphs, by several clients of each server at a time.
+  // Compiles each of `keys` graphs, by several clients of each server, all of which ask before one
+  // is answered.
   void CompileAllEverywhere(int keys) {
     constexpr int kClients = 4;
     std::vector<std::thread> clients;
     std::atomic<int> good{0};
+    const uint64_t before = Sum("compile.requests");
     for (int client = 0; client < kClients; ++client) {
       for (int server = 0; server < kServers; ++server) {
         for (int key = 1; key <= keys; ++key) {
           clients.emplace_back([this, server, key, &good] {
-            const auto compiled = CompileAt(server, key, "sleep:20" + std::to_string(key));
+            const auto compiled = CompileAt(server, key, Held(std::to_string(key)));
             good += compiled.ok() ? 1 : 0;
           });
         }
       }
     }
+    const uint64_t asked = keys * kServers * kClients;
+    EXPECT_TRUE(Eventually([&] { return Sum("compile.requests") >= before + asked; }));
+    Release();
     for (std::thread& client : clients) client.join();
     EXPECT_EQ(good, keys * kServers * kClients);
   }
   // Waits until it is there, because shared programs are written in the background.
   absl::StatusOr<client::Fetched> FetchAt(int i, uint64_t key) {
-    const auto deadline = std::chrono::steady_clock::now() + kTimeout;
     absl::StatusOr<client::Fetched> found = absl::UnknownError("");
-    while (!found.ok() && std::chrono::steady_clock::now() < deadline) {
+    EXPECT_TRUE(Eventually([&] {
       client::RpcClient client(client::LocalServer(SocketOf(i)));
       found = client.Get(client::ByFrontEndKey{DigestOf(key)}, kNoInterrupt);
-    }
+      return found.ok();
+    }));
     return found;
   }
   uint64_t CounterAt(int i, const std::string& name) {

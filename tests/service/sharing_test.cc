@@ -2,6 +2,7 @@
 // the operator allows it (--share-programs all), and otherwise nothing.
 #include <gmock/gmock.h>
 
+#include <ctime>
 #include <thread>
 
 #include "tests/service/network_testing.h"
@@ -89,9 +90,10 @@ TEST_F(SharingTest, WhoIsCompilingIsNotTold) {
   std::array<Origin, 4> origins{};
   const std::array<const char*, 4> names{"worker", "worker", "stranger", "stranger"};
   for (size_t i = 0; i < names.size(); ++i) {
-    threads.emplace_back(
-        [&, i] { origins[i] = CompileAs(names[i], i, "sleep:1000 for whoever asks"); });
+    threads.emplace_back([&, i] { origins[i] = CompileAs(names[i], i, Held()); });
   }
+  EXPECT_TRUE(Reaches("compile.coalesced", 2));
+  Release();
   for (std::thread& thread : threads) thread.join();
   std::ranges::sort(origins.begin(), origins.begin() + 2);
   std::ranges::sort(origins.begin() + 2, origins.end());
@@ -135,7 +137,8 @@ TEST_F(SharingTest, TheListShowsATenantItsOwnAndTheOperatorAll) {
   EXPECT_EQ(CompileAs("worker", 1, "first"), Origin::kCompiled);
   EXPECT_EQ(CompileAs("worker", 1, "first"), Origin::kStore);
   EXPECT_EQ(CompileAs("stranger", 1, "first"), Origin::kCompiled);
-  std::this_thread::sleep_for(milliseconds(1100));  // newer by a clock of whole seconds
+  const std::time_t first_second = std::time(nullptr);
+  EXPECT_TRUE(Eventually([&] { return std::time(nullptr) > first_second; })) << "by whole seconds";
   EXPECT_EQ(CompileAs("stranger", 2, "second"), Origin::kCompiled);
   EXPECT_EQ(CompileAs("stranger", 3, "third"), Origin::kCompiled);
   const std::vector<client::Listed> own = ListAs("worker", 1);

@@ -6,8 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <fstream>
-#include <thread>
 
 #include "compile_client/connection.h"
 #include "tests/service/service_testing.h"
@@ -26,15 +27,14 @@ constexpr uint64_t kStaysMiB = 80;
 class ServerProcess {
  public:
   explicit ServerProcess(const store::TemporaryFolder& folder)
-      : socket_(folder.path("cache/run/server.sock")) {
+      : socket_(folder.path("cache/run/server.sock")), log_(folder.path("cache/server.log")) {
     const std::string cache = folder.path("cache");
-    const char* arguments[] = {
-        FAKE_SERVER, "--foreground", "--cache-dir", cache.c_str(), "--workers",
-        "1",         "--log-level",  "6",           nullptr};
+    const char* arguments[] = {FAKE_SERVER, "--cache-dir",   cache.c_str(), "--workers",
+                               "1",         "--log-level", "2",           nullptr};
     EXPECT_EQ(posix_spawn(&pid_, FAKE_SERVER, nullptr, nullptr, const_cast<char* const*>(arguments),
                           environ),
               0);
-    while (!client()->Hello(kNoInterrupt).ok()) std::this_thread::sleep_for(milliseconds(20));
+    EXPECT_TRUE(Eventually([&] { return client()->Hello(kNoInterrupt).ok(); }));
   }
   ~ServerProcess() {
     kill(pid_, SIGTERM);
@@ -51,10 +51,27 @@ class ServerProcess {
     in >> pages >> pages;
     return pages * static_cast<uint64_t>(getpagesize()) / kMiB;
   }
+  int FetchesBegun() const {
+    int begun = 0;
+    std::ifstream log(log_);
+    for (std::string line; std::getline(log, line);) begun += line.find("fetched ") != line.npos;
+    return begun;
+  }
+  int StreamsGivenUp() const {
+    const std::string text = "their streams are ended count=";
+    int given_up = 0;
+    std::ifstream log(log_);
+    for (std::string line; std::getline(log, line);) {
+      const size_t at = line.find(text);
+      if (at != line.npos) given_up += std::atoi(line.c_str() + at + text.size());
+    }
+    return given_up;
+  }
   const std::string& socket() const { return socket_; }
 
  private:
   const std::string socket_;
+  const std::string log_;
   pid_t pid_ = 0;
 };
 
@@ -86,12 +103,15 @@ TEST(UnreadStreams, CostLittleAreGivenUpAndGiveTheirMemoryBack) {
     stream->reader = stream->connection->stub->GetProgram(&stream->context, request);
     streams.push_back(std::move(stream));
   }
-  std::this_thread::sleep_for(milliseconds(2000));
-  const uint64_t held = server.ResidentMiB();
-  EXPECT_LT(held - before, 150u) << "half a MiB for each stream, whatever the program's size";
+  EXPECT_TRUE(Eventually([&] { return server.FetchesBegun() == kStreams; }));
   EXPECT_TRUE(server.client()->Get(client::ByFrontEndKey{key}, kNoInterrupt).ok())
       << "others are served meanwhile";
-  std::this_thread::sleep_for(kStallLimit + std::chrono::seconds(2));
+  uint64_t most = before;
+  EXPECT_TRUE(Eventually([&] {
+    most = std::max(most, server.ResidentMiB());
+    return server.StreamsGivenUp() == kStreams;
+  }));
+  EXPECT_LT(most - before, 150u) << "half a MiB for each stream, whatever the program's size";
   int given_up = 0;
   for (const auto& stream : streams) {
     wire::ProgramPart part;
@@ -99,15 +119,12 @@ TEST(UnreadStreams, CostLittleAreGivenUpAndGiveTheirMemoryBack) {
     }
     if (!stream->reader->Finish().ok()) ++given_up;
   }
-  // A stream that began slowly may have some of its time left.
-  EXPECT_GT(given_up, kStreams * 9 / 10);
+  EXPECT_EQ(given_up, kStreams);
   streams.clear();
-  for (int i = 0; i < 200 && server.ResidentMiB() >= before + kStaysMiB; ++i) {
-    std::this_thread::sleep_for(milliseconds(100));
-  }
-  EXPECT_LT(server.ResidentMiB(), before + kStaysMiB) << "memory is given back";
+  EXPECT_TRUE(Eventually([&] { return server.ResidentMiB() < before + kStaysMiB; }))
+      << "memory is given back";
   RecordProperty("before_mib", std::to_string(before));
-  RecordProperty("held_mib", std::to_string(held));
+  RecordProperty("most_mib", std::to_string(most));
   RecordProperty("after_mib", std::to_string(server.ResidentMiB()));
 }
 

@@ -73,22 +73,19 @@ TEST_F(UpstreamTest, WhatOneHostHadCompiledTheNextOneFinds) {
 
 TEST_F(UpstreamTest, ALostClusterIsADelayAndHeals) {
   server_.reset();
-  const auto begin = std::chrono::steady_clock::now();
   const absl::StatusOr<Compiled> compiled = CompileAtDaemon(1, "quick");
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   EXPECT_EQ(DaemonCounter("compile.compiled"), 1u);
   EXPECT_GE(DaemonCounter("upstream.failures"), 1u);
   ASSERT_TRUE(CompileAtDaemon(2, "another").ok());
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(8));
   Start();
   Trust("cluster.pub");
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   uint64_t key = 3;
-  while (DaemonCounter("upstream.compiled") == 0 && std::chrono::steady_clock::now() < deadline) {
-    ASSERT_TRUE(CompileAtDaemon(key, "graph " + std::to_string(key)).ok());
+  EXPECT_TRUE(Eventually([&] {
+    EXPECT_TRUE(CompileAtDaemon(key, "graph " + std::to_string(key)).ok());
     ++key;
-    std::this_thread::sleep_for(milliseconds(200));
-  }
+    return DaemonCounter("upstream.compiled") > 0;
+  }));
   EXPECT_EQ(DaemonCounter("upstream.compiled"), 1u);
 }
 
@@ -118,18 +115,15 @@ TEST_F(UpstreamTest, AServerThatAcceptsAndSaysNothingIsPassedOver) {
   daemon_.reset();
   daemon_options_.upstream.endpoints = {silent.endpoint(), options_.network.listen[0]};
   StartDaemon();
-  const auto begin = std::chrono::steady_clock::now();
   ASSERT_TRUE(CompileAtDaemon(1, "quick").ok());
-  const auto first = std::chrono::steady_clock::now() - begin;
   EXPECT_EQ(DaemonCounter("upstream.compiled"), 1u) << "by the second server";
-  EXPECT_LT(first, std::chrono::seconds(8));
 }
 
 TEST_F(UpstreamTest, AServerThatSaysNothingIsNotWaitedFor) {
   const SilentServer silent;
   daemon_.reset();
   daemon_options_.upstream.endpoints = {silent.endpoint()};
-  daemon_options_.upstream.fetch_timeout = milliseconds(15'000);
+  daemon_options_.upstream.fetch_timeout = 2 * kTimeout;
   daemon_options_.upstream.hedge_after = milliseconds(100);
   StartDaemon();
   EXPECT_FALSE(AtDaemon().Get(ByFrontEndKey{DigestOf(1)}, kNoInterrupt).ok());
@@ -140,9 +134,9 @@ TEST_F(UpstreamTest, AServerThatSaysNothingIsNotWaitedFor) {
 
 TEST_F(UpstreamTest, AServerThatCompilesIsWaitedFor) {
   daemon_.reset();
-  daemon_options_.upstream.hedge_after = milliseconds(500);
+  daemon_options_.upstream.hedge_after = milliseconds(2000);
   StartDaemon();
-  ASSERT_TRUE(CompileAtDaemon(1, "sleep:1500").ok());
+  ASSERT_TRUE(CompileAtDaemon(1, "sleep:2500").ok()) << "longer than it waits for a sign of life";
   EXPECT_EQ(DaemonCounter("upstream.compiled"), 1u);
   EXPECT_EQ(DaemonCounter("compile.hedged"), 0u) << "it says that it works";
   EXPECT_EQ(compiles(), 1u);
@@ -167,12 +161,11 @@ TEST_F(UpstreamTest, ARevokedKeyIsRefusedWhileTheDaemonRuns) {
   ASSERT_TRUE(CompileAtDaemon(1, "quick").ok());
   std::thread waiting([&] { daemon_->WaitForStopRequest(); });
   Trust("cluster.revoked");
-  const auto deadline = std::chrono::steady_clock::now() + kTimeout;
   absl::Status refused;
-  do {
-    std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_TRUE(Eventually([&] {
     refused = AtDaemon().Get(ByFrontEndKey{DigestOf(1)}, kNoInterrupt).status();
-  } while (refused.ok() && std::chrono::steady_clock::now() < deadline);
+    return !refused.ok();
+  }));
   EXPECT_THAT(ToText(refused), testing::HasSubstr("PERMISSION_DENIED: manifest is signed by key"));
   // This is what a client does then.
   client::CompileCall anew = CallFor(1, "quick");
@@ -219,8 +212,10 @@ TEST_F(UpstreamTest, EightRanksAreOneRequest) {
   std::vector<std::thread> ranks;
   std::atomic<int> good{0};
   for (int rank = 0; rank < 8; ++rank) {
-    ranks.emplace_back([&] { good += CompileAtDaemon(1, "sleep:300").ok() ? 1 : 0; });
+    ranks.emplace_back([&] { good += CompileAtDaemon(1, Held()).ok() ? 1 : 0; });
   }
+  EXPECT_TRUE(Eventually([&] { return DaemonCounter("compile.coalesced") == 7; }));
+  Release();
   for (std::thread& rank : ranks) rank.join();
   EXPECT_EQ(good, 8);
   EXPECT_EQ(Counter("compile.requests"), 1u);

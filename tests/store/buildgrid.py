@@ -14,9 +14,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests/python"))
+
+from eventually import wait_until  # noqa: E402
+
 FOLDER = ROOT / "build" / "buildgrid"
 TEST = ROOT / "build" / "release" / "tests" / "store"
 # Each test that needs one has an instance, which is a cache of its own. BuildGrid takes longer to
@@ -69,15 +72,15 @@ def free_port() -> int:
 
 
 def wait_for(port: int, server: subprocess.Popen[bytes], log: pathlib.Path) -> None:
-    for _ in range(300):
-        if server.poll() is not None:
-            break
+    def listens() -> bool:
+        assert server.poll() is None, f"BuildGrid did not start:\n{log.read_text()}"
         try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
+            socket.create_connection(("127.0.0.1", port)).close()
         except OSError:
-            time.sleep(0.1)
-    sys.exit(f"BuildGrid did not start:\n{log.read_text(encoding='utf-8')}")
+            return False
+        return True
+
+    wait_until(listens, log.read_text)
 
 
 def serve(address: str) -> None:

@@ -36,8 +36,7 @@ std::unique_ptr<RecipeStore> MakeRedis() {
   if (!WhyNoRedis().empty()) return nullptr;
   static RedisServer server;
   static int count = 0;
-  RedisOptions options;
-  options.addresses = server.address();
+  RedisOptions options = TestOptions(server.address());
   options.prefix = "store" + std::to_string(++count);
   options.max_entry_bytes = kMaxBytes;
   return StoreAt(options);

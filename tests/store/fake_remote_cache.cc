@@ -5,6 +5,8 @@
 #include <regex>
 #include <set>
 
+#include "tests/eventually.h"
+
 namespace hpu::store {
 namespace {
 
@@ -316,9 +318,15 @@ grpc::Status FakeRemoteCache::Violation(const std::string& what) {
 RemoteCacheOptions TestOptionsOf(const std::string& address) {
   RemoteCacheOptions options;
   options.address = address;
-  options.timeout = std::chrono::milliseconds(300);
+  options.timeout = kHangLimit;
   options.retry_after = std::chrono::milliseconds(200);
   options.max_retry_after = std::chrono::milliseconds(400);
+  return options;
+}
+
+RemoteCacheOptions ImpatientOptionsOf(const std::string& address) {
+  RemoteCacheOptions options = TestOptionsOf(address);
+  options.timeout = std::chrono::milliseconds(300);
   return options;
 }
 

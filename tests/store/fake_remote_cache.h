@@ -84,9 +84,10 @@ class FakeRemoteCache {
   std::unique_ptr<grpc::Server> server_;
 };
 
-// Returns options with small times, so that tests are short: a call lasts at most 300 ms and a
-// pause 200 ms.
+// Returns options for servers that answer: only a hang ends a call, and the first pause is 200 ms.
 RemoteCacheOptions TestOptionsOf(const std::string& address);
+// Returns options for servers that do not answer: a call lasts at most 300 ms.
+RemoteCacheOptions ImpatientOptionsOf(const std::string& address);
 std::unique_ptr<RemoteCacheRecipeStore> RemoteStoreAt(const RemoteCacheOptions& options);
 std::unique_ptr<RemoteCacheRecipeStore> RemoteStoreAt(const std::string& address);
 

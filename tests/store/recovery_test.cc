@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <sys/inotify.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -151,14 +152,22 @@ TEST(Recovery, AStoreThatIsBeingClosedIsWaitedFor) {
   const pid_t child = fork();
   if (child == 0) {
     auto store = RocksDbRecipeStore::Open(folder.path("db"), kMaxBytes);
+    const int opened = inotify_init1(IN_CLOEXEC);
+    if (inotify_add_watch(opened, folder.path("db/LOCK").c_str(), IN_OPEN) < 0) _exit(2);
     if (write(ends[1], "x", 1) != 1) _exit(1);
-    usleep(500'000);
+    // The first opening of the lock's file finds the lock taken; the next one asks who has it.
+    inotify_event event;
+    for (int i = 0; i < 2; ++i) {
+      if (read(opened, &event, sizeof(event)) != sizeof(event)) _exit(3);
+    }
     _exit(store.ok() ? 0 : 1);
   }
   char byte = 0;
   ASSERT_EQ(read(ends[0], &byte, 1), 1);
   EXPECT_TRUE(RocksDbRecipeStore::Open(folder.path("db"), kMaxBytes).ok());
-  waitpid(child, nullptr, 0);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(Recovery, TheProcessThatKeepsAStoreIsNamed) {

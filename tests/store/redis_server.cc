@@ -95,7 +95,7 @@ void RedisServer::Start() {
   }
   command.insert(command.end(), arguments_.begin(), arguments_.end());
   pid_ = Spawn(command, folder_.path("log"));
-  const bool up = Eventually(milliseconds(10'000), [&] {
+  const bool up = Eventually([&] {
     const RedisReply reply = Command({"PING"});
     return reply.kind == RedisReply::Kind::kStatus || reply.error_word() == "NOAUTH";
   });
@@ -116,7 +116,7 @@ void RedisServer::Kill() {
 void RedisServer::Signal(int number) { kill(pid_, number); }
 
 RedisReply RedisServer::Command(std::vector<std::string> words, const std::string& password) const {
-  const Deadline deadline = steady_clock::now() + milliseconds(5000);
+  const Deadline deadline = steady_clock::now() + kHangLimit;
   RedisReply failed;
   failed.kind = RedisReply::Kind::kError;
   auto connection = RedisConnection::Open(endpoint(), "", password, deadline);
@@ -184,6 +184,7 @@ void FakeServer::ServeOne(int fd) {
       const ssize_t more = send(fd, answer.data() + sent, part, MSG_NOSIGNAL);
       if (more <= 0) break;
       sent += static_cast<size_t>(more);
+      // This is the trickle itself; no test waits for it.
       if (manner_ == Manner::kTrickles) std::this_thread::sleep_for(milliseconds(20));
     }
     if (manner_ == Manner::kClosesAfterAnswer) break;
@@ -210,10 +211,16 @@ FullListener::~FullListener() {
 RedisOptions TestOptions(const std::string& addresses) {
   RedisOptions options;
   options.addresses = addresses;
-  options.connect_timeout = milliseconds(100);
-  options.command_timeout = milliseconds(300);
+  options.connect_timeout = options.command_timeout = kHangLimit;
   options.retry_after = milliseconds(200);
   options.max_retry_after = milliseconds(400);
+  return options;
+}
+
+RedisOptions ImpatientOptions(const std::string& addresses) {
+  RedisOptions options = TestOptions(addresses);
+  options.connect_timeout = milliseconds(100);
+  options.command_timeout = milliseconds(300);
   return options;
 }
 
@@ -231,19 +238,10 @@ uint64_t CounterOf(const RecipeStore& store, const std::string& name) {
   return counters.at(name);
 }
 
-bool Eventually(milliseconds limit, const std::function<bool()>& call) {
-  const auto end = steady_clock::now() + limit;
-  while (!call()) {
-    if (steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(milliseconds(10));
-  }
-  return true;
-}
-
-int64_t Millis(const std::function<void()>& call) {
+milliseconds TimeOf(const std::function<void()>& call) {
   const auto begin = steady_clock::now();
   call();
-  return std::chrono::duration_cast<milliseconds>(steady_clock::now() - begin).count();
+  return std::chrono::duration_cast<milliseconds>(steady_clock::now() - begin);
 }
 
 }  // namespace hpu::store

@@ -12,6 +12,7 @@
 
 #include "recipe_store/redis/redis_client.h"
 #include "recipe_store/redis/redis_recipe_store.h"
+#include "tests/eventually.h"
 #include "tests/store/store_testing.h"
 
 namespace hpu::store {
@@ -58,7 +59,7 @@ class RedisServer {
 class FakeServer {
  public:
   using Answer = std::function<std::string(const std::string& request)>;
-  // kTrickles sends a byte every 20 ms
+  // kTrickles sends a byte every 20 ms, for which no single read waits long
   enum class Manner { kStays, kClosesAfterAnswer, kTrickles };
   explicit FakeServer(Answer answer, Manner manner = Manner::kStays);
   ~FakeServer();
@@ -93,15 +94,14 @@ class FullListener {
   std::vector<int> sockets_;
 };
 
-// Returns options with small times, so that tests are short: a call lasts at most 100 + 300 ms and
-// a pause 200 ms.
+// Returns options for servers that answer: only a hang ends a call, and the first pause is 200 ms.
 RedisOptions TestOptions(const std::string& addresses);
+// Returns options for servers that do not answer: a call lasts at most 100 + 300 ms.
+RedisOptions ImpatientOptions(const std::string& addresses);
 std::unique_ptr<RedisRecipeStore> StoreAt(const RedisOptions& options);
 std::unique_ptr<RedisRecipeStore> StoreAt(const std::string& addresses);
 uint64_t CounterOf(const RecipeStore& store, const std::string& name);
-// Runs `call` until it returns true. Returns false after `limit`.
-bool Eventually(std::chrono::milliseconds limit, const std::function<bool()>& call);
-// Returns the milliseconds that `call` takes.
-int64_t Millis(const std::function<void()>& call);
+// Returns how long `call` takes.
+std::chrono::milliseconds TimeOf(const std::function<void()>& call);
 
 }  // namespace hpu::store

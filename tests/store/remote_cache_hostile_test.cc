@@ -1,5 +1,5 @@
-// Servers of a remote cache that lie, and strangers at its address. Every call ends in time, none
-// ends the process, and no wrong answer is trusted.
+// Servers of a remote cache that lie, and strangers at its address. Every call ends, none ends the
+// process, and no wrong answer is trusted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,8 +15,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// This is the 300 ms of TestOptionsOf and what a busy machine adds.
-constexpr int64_t kBound = 1200;
 // Returns true for what a store may say of a server that misbehaves.
 bool IsBearable(const absl::Status& status) {
   return status.ok() || absl::IsUnavailable(status) || absl::IsDataLoss(status) ||
@@ -106,8 +104,7 @@ TEST_F(RemoteCacheHostile, HostileResultsAreRefused) {
     cache_.on_result = change;
     auto inner = RemoteStoreAt(cache_.address());
     VerifyingRecipeStore store(std::move(inner), &TestKeys());
-    absl::StatusOr<Entry> found = absl::UnknownError("");
-    EXPECT_LT(Millis([&] { found = store.Get(KeyOf(1)); }), kBound);
+    const absl::StatusOr<Entry> found = store.Get(KeyOf(1));
     EXPECT_FALSE(found.ok());
     EXPECT_TRUE(IsBearable(found.status())) << found.status();
     EXPECT_FALSE(store.GetAlias(AliasIdOf(1)).ok());
@@ -166,9 +163,8 @@ TEST_F(RemoteCacheHostile, HostileBatchesAreRefused) {
       cache_.on_batch_read = [&](Reply& reply) {
         if (reads++ > 0 || record_too) change(reply);
       };
-      absl::StatusOr<Entry> found = absl::UnknownError("");
       const auto store = RemoteStoreAt(cache_.address());
-      EXPECT_LT(Millis([&] { found = store->Get(KeyOf(1)); }), kBound);
+      const absl::StatusOr<Entry> found = store->Get(KeyOf(1));
       EXPECT_FALSE(found.ok());
       EXPECT_TRUE(IsBearable(found.status())) << found.status();
       cache_.on_batch_read = nullptr;
@@ -192,6 +188,7 @@ TEST_F(RemoteCacheHostile, HostileStreamsAreRefused) {
        [&](Writer& writer) {
          while (send(writer, good)) continue;
        }},
+      // These two last until the client leaves; the pauses make the server slow.
       {"nothing, for ever",
        [&](Writer& writer) {
          while (send(writer, "")) std::this_thread::sleep_for(milliseconds(1));
@@ -213,9 +210,8 @@ TEST_F(RemoteCacheHostile, HostileStreamsAreRefused) {
       stream(writer);
       return true;
     };
-    absl::StatusOr<Entry> found = absl::UnknownError("");
-    const auto store = RemoteStoreAt(cache_.address());
-    EXPECT_LT(Millis([&] { found = store->Get(KeyOf(1)); }), kBound);
+    const auto store = RemoteStoreAt(ImpatientOptionsOf(cache_.address()));
+    const absl::StatusOr<Entry> found = store->Get(KeyOf(1));
     EXPECT_FALSE(found.ok());
     EXPECT_TRUE(IsBearable(found.status())) << found.status();
     EXPECT_LT(CounterOf(*store, "remote_cache.bytes_read"), 1'000'000u);
@@ -253,11 +249,9 @@ void ExpectBearable(const std::string& target) {
   const auto check = [&](const char* call, const std::function<absl::Status(RecipeStore&)>& run) {
     RemoteCacheOptions options = TestOptionsOf("grpc://" + target);
     options.timeout = milliseconds(150);
-    // This is longer than a busy machine needs to call again.
-    options.retry_after = options.max_retry_after = milliseconds(5000);
+    options.retry_after = options.max_retry_after = kHangLimit;
     const auto store = RemoteStoreAt(options);
-    absl::Status status;
-    EXPECT_LT(Millis([&] { status = run(*store); }), kBound) << call;
+    const absl::Status status = run(*store);
     EXPECT_TRUE(absl::IsUnavailable(status)) << call << ": " << status;
     EXPECT_TRUE(absl::IsUnavailable(run(*store))) << call;
     EXPECT_EQ(CounterOf(*store, "remote_cache.open_circuit"), 1u) << call;

@@ -161,7 +161,7 @@ TEST_F(RemoteCacheTest, AServerThatTakesNoResultsIsOnlyRead) {
   EXPECT_EQ(Counter("server_failures"), 0u);
   EXPECT_EQ(cache_->Calls("FindMissingBlobs"), 1) << "no blob without a result";
   cache_->Use([](auto& state) { state.takes_results = true; });
-  EXPECT_TRUE(Eventually(milliseconds(3000), [&] { return store_->Put(EntryOf(2)).ok(); }));
+  EXPECT_TRUE(Eventually([&] { return store_->Put(EntryOf(2)).ok(); }));
 }
 
 TEST_F(RemoteCacheTest, AServerThatRefusesOneWriteIsOnlyRead) {
@@ -233,7 +233,7 @@ TEST_F(RemoteCacheTest, WhatIsWithdrawnIsGoneForAll) {
 }
 
 TEST_F(RemoteCacheTest, WhatCannotBeWithdrawnIsAvoidedForAWhile) {
-  Open([](auto& o) { o.avoid_bad_for = milliseconds(200); });
+  Open([](auto& o) { o.avoid_bad_for = milliseconds(2000); });
   ASSERT_TRUE(store_->Put(EntryOf(1)).ok());
   cache_->before = [](const std::string& call) {
     return call == "UpdateActionResult" ? grpc::Status(grpc::StatusCode::ALREADY_EXISTS, "once")
@@ -241,7 +241,7 @@ TEST_F(RemoteCacheTest, WhatCannotBeWithdrawnIsAvoidedForAWhile) {
   };
   EXPECT_FALSE(store_->Quarantine(KeyOf(1), "test").ok());
   EXPECT_TRUE(absl::IsNotFound(store_->Get(KeyOf(1)).status()));
-  EXPECT_TRUE(Eventually(milliseconds(3000), [&] { return store_->Get(KeyOf(1)).ok(); }));
+  EXPECT_TRUE(Eventually([&] { return store_->Get(KeyOf(1)).ok(); }));
 }
 
 TEST(RemoteCacheRealServer, KeepsLargeAndSmall) {

@@ -21,7 +21,6 @@ class RemoteCacheTest : public testing::Test {
   }
   void Open(const std::function<void(RemoteCacheOptions&)>& change = nullptr) {
     RemoteCacheOptions options = TestOptionsOf(cache_->address());
-    options.timeout = std::chrono::milliseconds(5000);
     if (change) change(options);
     store_ = RemoteStoreAt(options);
   }

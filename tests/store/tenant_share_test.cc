@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "recipe_store/rocksdb/rocksdb_recipe_store.h"
+#include "tests/eventually.h"
 #include "tests/store/store_testing.h"
 
 namespace hpu::store {
@@ -88,7 +89,7 @@ TEST_F(TenantShare, WhatGoesInTheBackgroundIsTold) {
     return Counter(*store_, "rocksdb.bytes") <= kMaxBytes - kMaxBytes / 128 &&
            told_.all().size() == Counter(*store_, "rocksdb.evictions");
   };
-  for (int i = 0; i < 500 && !is_done(); ++i) std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_TRUE(Eventually(is_done));
   const std::vector<Eviction> told = told_.all();
   ASSERT_GE(told.size(), 3u);
   EXPECT_EQ(told.size(), Counter(*store_, "rocksdb.evictions"));
@@ -127,9 +128,8 @@ TEST_F(TenantShare, ThatWasLoweredIsTrimmedInTheBackground) {
   for (uint64_t n = 0; n < 900; ++n) ASSERT_TRUE(File("a", n).ok());
   for (uint64_t n = 0; n < 3; ++n) ASSERT_TRUE(File("b", n).ok());
   Open(100'000'000, Bytes(5));
-  for (int i = 0; i < 1000 && Counter(*store_, "rocksdb.largest_share_bytes") > Bytes(5); ++i) {
-    std::this_thread::sleep_for(milliseconds(10));
-  }
+  EXPECT_TRUE(
+      Eventually([&] { return Counter(*store_, "rocksdb.largest_share_bytes") <= Bytes(5); }));
   // The other tenant filed 0 to 2 again, and so used them.
   EXPECT_THAT(NamedBy("a", 900), ElementsAre(0, 1, 2, 898, 899));
   EXPECT_THAT(NamedBy("b", 900), ElementsAre(0, 1, 2));

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import stop_daemon
+from eventually import wait_until
 from helpers import fresh_process
 from processes import suspend
 
@@ -272,14 +273,13 @@ def test_a_removed_store_is_a_problem_until_the_daemon_has_left(private_cache, o
     pid = json.loads(outcome("status", "--json")[1])["pid"]
     suspend(pid)
     shutil.rmtree(private_cache / "store")
+    # The daemon goes on while it is asked.
     threading.Timer(1, os.kill, (pid, signal.SIGCONT)).start()
     code, out, _ = outcome("status", "--json")
     answer = json.loads(out)
     # The question may come before or after the daemon has noticed.
     assert not answer["running"] or (code == 1 and "was removed while" in answer["problem"])
-    deadline = time.monotonic() + 10
-    while json.loads(outcome("status", "--json")[1])["running"]:
-        assert time.monotonic() < deadline, "the daemon stays"
+    wait_until(lambda: not json.loads(outcome("status", "--json")[1])["running"])
     log = Path(answer["log"]).read_text()
     assert f"the store in {private_cache}/store was removed while it was open" in log
     assert outcome("stats")[0] == 0

@@ -11,9 +11,9 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
+from eventually import wait_until
 from helpers import fresh_process
 from paths import ROOT
 
@@ -173,10 +173,12 @@ def begin_and_wait(host, stored):
     """Starts a warm-up in a process of its own, and returns once so many of its programs would
     outlive the daemon."""
     process = host.begin("warm", "net.yaml", "--parallel", "1", "--json")
-    deadline = time.monotonic() + 120
-    while counters()["store.alias_puts"] < stored:
+
+    def are_stored() -> bool:
         assert process.poll() is None or process.returncode == 0
-        assert time.monotonic() < deadline
+        return counters()["store.alias_puts"] >= stored
+
+    wait_until(are_stored, f"{stored} programs are stored", 120)
     return process
 
 
@@ -194,11 +196,14 @@ def test_the_daemon_is_killed_in_mid_warm_up(host):
 def test_no_daemon_lives(host):
     """The warm-up stops and reports it; the same command continues it later."""
     process = begin_and_wait(host, 1)
-    while process.poll() is None:
+
+    def ends_while_daemons_are_killed() -> bool:
         if daemon := daemon_process():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(daemon, signal.SIGKILL)
-        time.sleep(0.005)
+        return process.poll() is not None
+
+    wait_until(ends_while_daemons_are_killed, "the warm-up stops", 300)
     report = json.loads(process.communicate()[0])
     assert process.returncode == 1
     assert report["left"] > 0 == report["failed"], report

@@ -99,8 +99,9 @@ def test_svg_shows_the_nodes(dumped):
 
 
 def opened_by_netron(data: bytes) -> str:
-    """Netron's page with the file in it. Netron calculates its layout in a worker, so a frame
-    around the page is read after a slow image has loaded."""
+    """Netron's page with the file in it. Netron calculates its layout in a worker, and then gives
+    its body the class "default". The page around it has not loaded until then: it has an image for
+    which the server waits."""
     found = importlib.util.find_spec("netron")
     if found is None or found.origin is None:
         pytest.skip("netron is not installed (dependencies/requirements-dev.txt)")
@@ -111,11 +112,16 @@ def opened_by_netron(data: bytes) -> str:
     viewer = (folder / "index.html").read_text().replace("<head>", f"<head>{meta}", 1)
     frame = (
         '<iframe id="viewer" src="/viewer.html" width="1200" height="900"></iframe>'
+        "<script>const shown = setInterval(() => {"
+        ' if (!viewer.contentDocument.querySelector("body.default")) return;'
+        ' clearInterval(shown); fetch("/shown"); }, 20)</script>'
         '<pre id="copy"></pre><img src="/wait" '
         'onerror="copy.textContent = viewer.contentDocument.body.outerHTML">'
     )
     files = {"/": frame.encode(), "/viewer.html": viewer.encode(), "/data/graph.onnx": data}
-    with browser.served(files, folder, {"Set-Cookie": "consent=1; Path=/"}, {"/wait": 3}) as url:
+    with browser.served(
+        files, folder, {"Set-Cookie": "consent=1; Path=/"}, {"/wait": "/shown"}
+    ) as url:
         return html.unescape(browser.dom(url + "/", own_clock=False))
 
 

@@ -11,7 +11,6 @@ import json
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +28,7 @@ import service as service_module
 from backends import BACKENDS
 from batching import Batches, RunningBatch
 from embedding import Embedder
+from eventually import wait_until
 from generation import Generator, Row
 from helpers import fresh_process
 from llama import make_llama
@@ -264,14 +264,16 @@ def test_a_stop_while_it_warms_up(private_cache):
 
 
 def open_stream_once_it_listens(replica: Replica) -> None:
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
+    def listens() -> bool:
         try:
             open_stream(replica, 1).close()
         except urllib.error.URLError as error:
             if not isinstance(error.reason, ConnectionRefusedError):
                 raise
-        time.sleep(0.05)
+            return False
+        return True
+
+    wait_until(listens, "the service listens", 120)
 
 
 def check_requests(replica: Replica) -> None:
@@ -329,8 +331,7 @@ def test_more_requests_than_it_takes_are_refused_and_come_again(monkeypatch):
     async def run() -> tuple[int, str, list[Sample], str]:
         service = Service(BACKENDS["eager"], SMALL, show=False, most_requests=1)
         async with TestClient(TestServer(service.application())) as client:
-            while service.state != "ready":
-                await asyncio.sleep(0.02)
+            await asyncio.to_thread(wait_until, lambda: service.state == "ready", "it gets ready")
             with service._room("/embed") as room:
                 assert room
                 refused = await client.post("/embed", json={"text": "Fog."})

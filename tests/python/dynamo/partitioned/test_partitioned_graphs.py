@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import copy
 import gc
-import time
 import weakref
 
 import pytest
 import torch
+from eventually import wait_until
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 from training_case import assert_close, compiled, leaf, matrix
@@ -332,9 +332,7 @@ def test_sizes_of_parts_are_foretold():
     run = compiled(function)
     for rows in (4, 8, 12):
         run(leaf(rows, 3)).backward()
-    until = time.monotonic() + 20
-    while not any(g.ahead for g in report().graphs) and time.monotonic() < until:
-        time.sleep(0.01)
+    wait_until(lambda: any(g.ahead for g in report().graphs))
     assert any(g.ahead and g.parted_because for g in report().graphs)
 
 
