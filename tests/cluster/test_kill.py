@@ -60,15 +60,17 @@ def test_a_server_killed_at_random_moments(folder: Path, kills: int, record_prop
     checked = died_starting = 0
     for kill in range(1, kills + 1):
         server.launch()
-        # The random moment is what is tested, so it is a time and not an event.
-        moment = time.monotonic() + numbers.random() * 0.2
         writers: list[Writers] = []
-        while time.monotonic() < moment:
-            if not writers and server.serves():
-                writers = [Writers(server, 2000 * kill + 1000 * i) for i in range(2)]
-            time.sleep(0.002)
+        if numbers.random() < 0.7:
+            wait_until(server.serves, "it starts")
+            begun = len(server.compiled()) + numbers.randrange(4, 12)
+            writers = [Writers(server, 2000 * kill + 1000 * i) for i in range(2)]
+            wait_until(lambda b=begun: len(server.compiled()) >= b, "it compiles")
+        # The random moment is what is tested, so it is a time and not an event.
+        # Early moments are more frequent, because a start may be short.
+        time.sleep(numbers.random() * 0.01 if writers else numbers.random() ** 3 * 0.2)
+        died_starting += not writers and not server.serves()
         server.kill()
-        died_starting += not writers
         answered = [o for w in writers for o in w.kept()]
         assert [o for o in answered if not o.right] == [], kill
         new = [o.program for o in answered]

@@ -1,8 +1,9 @@
 // A compiler that does what the graph's first constant says, for tests of the code around
 // compilers:
 //   "quick ...", or nothing   answers at once
-//   "held:FILE ..."      reports progress, and answers when FILE exists; fails after a minute without
-//   "sleep:MS ..."       reports progress, and answers after MS milliseconds; for tests of what the
+//   "held:FILE ..."      reports progress, and answers when FILE exists; fails after a minute
+//   without "sleep:MS ..."       reports progress, and answers after MS milliseconds; for tests of
+//   what the
 //                        time of a compilation changes, and for load
 //   "size:BYTES ..."     answers with one recipe of that size
 //   "crash ..."          dies by SIGSEGV; "exit:CODE ..." ends the process

@@ -14,9 +14,7 @@ class RemoteCacheServersTest : public SharedStoreTest {
     UseCache();
     SharedStoreTest::SetUp();
   }
-  void UseCache() {
-    options_.store.remote_cache = store::TestOptionsOf(cache_.address());
-  }
+  void UseCache() { options_.store.remote_cache = store::TestOptionsOf(cache_.address()); }
   void TearDown() override {
     more_.clear();
     server_.reset();
@@ -156,8 +154,7 @@ TEST_F(RemoteCacheTlsTest, WeShowACertificateAndAToken) {
   const auto store = store::RemoteStoreAt(options_);
   EXPECT_FALSE(store->Put(store::EntryOf(1)).ok());
   std::ofstream(options_.access.token_file) << "secret\n";
-  EXPECT_TRUE(
-      Eventually([&] { return store->Put(store::EntryOf(1)).ok(); }));
+  EXPECT_TRUE(Eventually([&] { return store->Put(store::EntryOf(1)).ok(); }));
 }
 
 }  // namespace

@@ -60,9 +60,8 @@ class ReplacedFilesTest : public NetworkTest {
     return status.ok() ? "OK" : absl::StatusCodeToString(status.code());
   }
   void AwaitRefused(uint64_t refused) {
-    EXPECT_TRUE(Eventually([&] {
-      return Counter("server.configuration_refused") == refused;
-    })) << refused;
+    EXPECT_TRUE(Eventually([&] { return Counter("server.configuration_refused") == refused; }))
+        << refused;
   }
   // Puts something else there, and then the file again. Everything must continue meanwhile.
   void Disturb(const std::string& path, const std::function<void()>& lay) {

@@ -29,7 +29,7 @@ class ServerProcess {
   explicit ServerProcess(const store::TemporaryFolder& folder)
       : socket_(folder.path("cache/run/server.sock")), log_(folder.path("cache/server.log")) {
     const std::string cache = folder.path("cache");
-    const char* arguments[] = {FAKE_SERVER, "--cache-dir",   cache.c_str(), "--workers",
+    const char* arguments[] = {FAKE_SERVER, "--cache-dir", cache.c_str(), "--workers",
                                "1",         "--log-level", "2",           nullptr};
     EXPECT_EQ(posix_spawn(&pid_, FAKE_SERVER, nullptr, nullptr, const_cast<char* const*>(arguments),
                           environ),

@@ -1,9 +1,9 @@
 // A writer ends without closing its store. These tests check what the next one finds and logs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <sys/inotify.h>
 #include <unistd.h>
 
 #include <cstring>
