@@ -123,7 +123,7 @@ class Redis:
         request = b"*%d\r\n" % len(parts)
         request += b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(30)
+            connection.settimeout(60)
             connection.connect(str(self._socket))
             connection.sendall(request)
             return _reply(connection.makefile("rb"))

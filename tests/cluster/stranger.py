@@ -61,7 +61,7 @@ class Stranger:
         self.token = Path(token).read_text().strip()
 
     def plain(self) -> socket.socket:
-        return socket.create_connection(self.place, timeout=30)
+        return socket.create_connection(self.place, timeout=60)
 
     def tls(self) -> ssl.SSLSocket:
         return self.context.wrap_socket(self.plain(), server_hostname=self.place[0])

@@ -188,7 +188,7 @@ def test_progress_and_readiness(fresh):
     assert handle.ready
     assert handle.progress == warmup.Progress(3, 3, 0, 3, 0, 0.0)
     assert [progress.done for progress in told] == [1, 2, 3]
-    handle._thread.join(10)
+    handle._thread.join(60)
     assert ready == [done]
 
 
