@@ -24,7 +24,7 @@ class UpstreamTest : public NetworkTest {
     daemon_options_.network = {};
     daemon_options_.upstream.endpoints = options_.network.listen;
     daemon_options_.upstream.access = OptionsOf("worker").servers.access;
-    daemon_options_.upstream.fetch_timeout = milliseconds(1500);
+    daemon_options_.upstream.fetch_timeout = kTimeout;
     StartDaemon();
   }
   void Trust(const std::string& name) const {
@@ -114,6 +114,7 @@ TEST_F(UpstreamTest, AServerThatAcceptsAndSaysNothingIsPassedOver) {
   const SilentServer silent;
   daemon_.reset();
   daemon_options_.upstream.endpoints = {silent.endpoint(), options_.network.listen[0]};
+  daemon_options_.upstream.fetch_timeout = milliseconds(1500);
   StartDaemon();
   ASSERT_TRUE(CompileAtDaemon(1, "quick").ok());
   EXPECT_EQ(DaemonCounter("upstream.compiled"), 1u) << "by the second server";

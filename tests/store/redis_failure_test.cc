@@ -161,7 +161,7 @@ TEST(RedisHostile, ABlackHoleAmongTheAddressesIsPassedBy) {
   FullListener black_hole;
   RedisServer server;
   RedisOptions options = TestOptions(black_hole.address() + "," + server.address());
-  options.connect_timeout = milliseconds(100);
+  options.connect_timeout = milliseconds(1000);
   const auto store = StoreAt(options);
   EXPECT_TRUE(store->Put(EntryOf(1)).ok());
   EXPECT_TRUE(store->Get(KeyOf(1)).ok());
