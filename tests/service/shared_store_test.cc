@@ -39,6 +39,7 @@ TEST_F(SharedStoreTest, TheDeathOfWhoCompilesFreesTheKey) {
   EXPECT_EQ(compiles(), 0u);
   ASSERT_TRUE(dead.Renew(*lease, milliseconds(1)).ok());
   compiling.join();
+  EXPECT_EQ(CounterAt(1, "lease.taken"), 1u);
   EXPECT_EQ(CounterAt(1, "lease.waited"), 1u);
   EXPECT_EQ(compiles(), 1u);
 }

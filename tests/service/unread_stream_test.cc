@@ -109,7 +109,7 @@ TEST(UnreadStreams, CostLittleAreGivenUpAndGiveTheirMemoryBack) {
   uint64_t most = before;
   EXPECT_TRUE(Eventually([&] {
     most = std::max(most, server.ResidentMiB());
-    return server.StreamsGivenUp() == kStreams;
+    return server.StreamsGivenUp() >= kStreams;
   }));
   EXPECT_LT(most - before, 150u) << "half a MiB for each stream, whatever the program's size";
   int given_up = 0;

@@ -164,7 +164,9 @@ TEST(Recovery, AStoreThatIsBeingClosedIsWaitedFor) {
   }
   char byte = 0;
   ASSERT_EQ(read(ends[0], &byte, 1), 1);
-  EXPECT_TRUE(RocksDbRecipeStore::Open(folder.path("db"), kMaxBytes).ok());
+  const bool is_open = RocksDbRecipeStore::Open(folder.path("db"), kMaxBytes).ok();
+  EXPECT_TRUE(is_open);
+  if (!is_open) kill(child, SIGKILL);
   int status = 0;
   waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
