@@ -80,6 +80,7 @@ TEST_F(RemoteCacheFailure, ASlowServerCostsOneBoundAndThenNothing) {
   EXPECT_EQ(Counter("timeouts"), 1u);
   release.count_down();
   EXPECT_TRUE(Heals());
+  cache_.Stop();  // what was held uses the latch
 }
 
 TEST_F(RemoteCacheFailure, ASlowServerIsTriedByOneOfManyThreads) {
@@ -105,6 +106,7 @@ TEST_F(RemoteCacheFailure, ASlowServerIsTriedByOneOfManyThreads) {
   EXPECT_EQ(requests, 2);
   release.count_down();
   for (std::thread& thread : threads) thread.join();
+  cache_.Stop();  // what was held uses the latch
 }
 
 // However large the entry is, a caller does not wait longer for it than compiling took (5 ms).
@@ -122,6 +124,7 @@ TEST_F(RemoteCacheFailure, ASlowReadEndsWhenCompilingWouldHave) {
   EXPECT_LT(TimeOf([&] { lost = store_->Get(KeyOf(1)).status(); }), kHangLimit);
   EXPECT_TRUE(absl::IsUnavailable(lost)) << lost;
   release.count_down();
+  cache_.Stop();  // what was held uses the latch
 }
 
 TEST_F(RemoteCacheFailure, WithoutSha256NothingIsAskedFor) {
