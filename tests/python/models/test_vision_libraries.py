@@ -19,8 +19,9 @@ from models import largest_error
 
 from habana_frameworks.torch.dynamo import report
 
-torchvision = pytest.importorskip("torchvision")
-timm = pytest.importorskip("timm")
+MISSING = "torchvision or timm is not installed (docs/pytorch_versions.md)"
+torchvision = pytest.importorskip("torchvision", reason=MISSING)
+timm = pytest.importorskip("timm", reason=MISSING)
 
 # The tests' images are this wide and high; the models that need it are told.
 SIZE = 64

@@ -18,7 +18,9 @@ from training_case import assert_close, compiled, matrix
 
 from habana_frameworks.torch.dynamo import report
 
-ops = pytest.importorskip("torchvision.ops")
+ops = pytest.importorskip(
+    "torchvision.ops", reason="torchvision is not installed (docs/pytorch_versions.md)"
+)
 tv_tensors = pytest.importorskip("torchvision.tv_tensors")
 v2 = pytest.importorskip("torchvision.transforms.v2")
 

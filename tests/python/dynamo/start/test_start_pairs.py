@@ -14,7 +14,7 @@ import torch
 from start_pairs import all_pairs, call, generated
 
 import habana_frameworks.torch.dynamo.compile_backend.backends  # noqa: F401
-from habana_frameworks.torch.dynamo.start import files
+from habana_frameworks.torch.dynamo.start import files, guard_tree, trace
 
 IDENTITIES = all_pairs("identities")
 BREAKS = all_pairs("breaks")
@@ -50,6 +50,17 @@ def test_which_objects_are_one_is_never_carried_to_another_process(name):
     assert not torch.equal(one.answer, other.answer)
     assert one.right and other.right, other
     assert not other.started
+
+
+@pytest.mark.parametrize("asks", ["instance", "type()"])
+def test_classes_that_are_one_are_known_without_a_written_tree(monkeypatch, asks):
+    def refuse(*_):
+        raise guard_tree.Unwritable("as if it had a lambda")
+
+    monkeypatch.setattr(trace, "write_tree", refuse)
+    test_which_objects_are_one_is_never_carried_to_another_process(
+        f"identities: {asks} of a class of the same text"
+    )
 
 
 @pytest.mark.parametrize("name", short(OTHERS))

@@ -30,7 +30,7 @@ _NAMED = frozenset({"is_", "is_not"})
 @dataclass(frozen=True)
 class Identities:
     nodes: tuple[int, ...]  # nodes of the guard tree
-    kinds: tuple[int, ...]  # nodes of the guard tree whose values' classes Python code made
+    kinds: tuple[Place, ...]  # places whose values' classes Python code made
     others: list[Place]
     # Positions in the list of nodes' values, classes of kinds and values of others: the second
     # position has the same object as the first.
@@ -45,11 +45,11 @@ class Identities:
 
 
 def _found(
-    nodes: Sequence[int], kinds: Sequence[int], others: Sequence[Place], values: Values
+    nodes: Sequence[int], kinds: Sequence[Place], others: Sequence[Place], values: Values
 ) -> list[Any]:
     of_nodes = values.nodes
     found = [of_nodes[i] for i in nodes]
-    found += [type(of_nodes[i]) for i in kinds]
+    found += [type(values.at(place)) for place in kinds]
     return found + [values.at(place) for place in others]
 
 
@@ -89,10 +89,14 @@ def record(values: Values, again: Values, places: Iterable[Place], by_value: boo
 
     for node in range(len(values.nodes)):
         add(node)
-    for place in places:
-        if not isinstance(place, int):
-            add(place)
-    kinds = [i for i, value in enumerate(values.nodes) if type(value).__flags__ & HEAP_TYPE]
+    elsewhere = [place for place in places if not isinstance(place, int)]
+    for place in elsewhere:
+        add(place)
+    kinds: list[Place] = [
+        place
+        for place in (*range(len(values.nodes)), *elsewhere)
+        if type(values.at(place)).__flags__ & HEAP_TYPE
+    ]
     first: dict[int, int] = {}
     same = []
     for position, value in enumerate(_found(nodes, kinds, others, values)):
