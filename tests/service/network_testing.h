@@ -13,22 +13,10 @@
 #include <string>
 
 #include "base/hash.h"
+#include "tests/free_port.h"
 #include "tests/service/service_testing.h"
 
 namespace hpu::server {
-
-// Returns a TCP port that nobody listens on now.
-inline uint16_t FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  EXPECT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&address), size), 0);
-  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  close(fd);
-  return ntohs(address.sin_port);
-}
 
 // An authority with the certificates that it has signed, which the openssl command makes.
 class Authority {

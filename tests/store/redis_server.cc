@@ -13,6 +13,8 @@
 #include <algorithm>
 #include <fstream>
 
+#include "tests/free_port.h"
+
 extern char** environ;
 
 namespace hpu::store {
@@ -35,16 +37,6 @@ int Listen(uint16_t* port, int backlog = 16) {
   HPU_CHECK(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0);
   *port = ntohs(address.sin_port);
   return fd;
-}
-
-// Returns a free port for which `port` + 10,000 is free as well, where a node of a cluster has its
-// bus.
-uint16_t FreePort() {
-  while (true) {
-    uint16_t port = 0;
-    close(Listen(&port));
-    if (port < 55'000) return port;
-  }
 }
 
 // With setpriv the kernel ends the server if the test program dies.
