@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "tests/python"))
 
 from eventually import HANG_LIMIT_S, wait_until  # noqa: E402
+from free_port import free_port  # noqa: E402
 
 DEPLOYMENT = ROOT / "deployment"
 UNIT = DEPLOYMENT / "systemd/hpu-compile-server.service"
@@ -44,12 +45,6 @@ assert torch.allclose(wanted, found, atol=1e-5), (wanted, found)
 _server_numbers = itertools.count()
 
 _OPTION_LINE = re.compile(r"^(# )?([a-z][a-z-]*) = (.+)$")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def option_lines(text: str) -> dict[str, tuple[bool, str]]:

@@ -19,6 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests/python"))
 
 from eventually import wait_until  # noqa: E402
+from free_port import free_port  # noqa: E402
 
 FOLDER = ROOT / "build" / "buildgrid"
 TEST = ROOT / "build" / "release" / "tests" / "store"
@@ -63,12 +64,6 @@ def install() -> None:
     subprocess.run([sys.executable, "-m", "venv", FOLDER], check=True)
     subprocess.run([FOLDER / "bin" / "pip", "install", "-q", "-r", requirements], check=True)
     stamp.write_bytes(requirements.read_bytes())
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def wait_for(port: int, server: subprocess.Popen[bytes], log: pathlib.Path) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import stat
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 from conftest import stop_daemon
 from eventually import HANG_LIMIT_S, wait_until
+from free_port import free_port
 from paths import ROOT
 from processes import suspend
 
@@ -53,18 +53,12 @@ def _cli(*arguments: str, **env: str) -> str:
     return done.stdout
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class Cluster:
     """A shared server on this host and the folders of the hosts that use it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.address = f"tls://127.0.0.1:{_free_port()}"
+        self.address = f"tls://127.0.0.1:{free_port()}"
         self._openssl(
             "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj"
             " /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1"
@@ -183,7 +177,7 @@ def test_a_hung_server_delays_the_first_graph_and_nothing_else(cluster: Cluster)
 
 def test_another_server_than_the_daemon_has_is_told(cluster: Cluster) -> None:
     cluster.run("host1")
-    other = f"tls://127.0.0.1:{_free_port()}"
+    other = f"tls://127.0.0.1:{free_port()}"
     told = cluster.run("host1", HPU_COMPILE_SERVER=other)["stderr"]
     assert f"HPU_COMPILE_SERVER names {other}; the daemon that runs asks {cluster.address}" in told
 
