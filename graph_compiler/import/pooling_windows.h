@@ -60,7 +60,7 @@ class WindowBody {
 using WindowFunction = std::function<E(WindowBody&, BodyBuilder&)>;
 
 // Computes out (n, c, ho, wo) = fold of function over (kh, kw).
-void ReduceWindows(Importer& im, const View& x, const View& out, ReduceKind kind, const PoolWindow& h,
-                   const PoolWindow& w, const WindowFunction& function);
+void ReduceWindows(Importer& im, const View& x, const View& out, ReduceKind kind,
+                   const PoolWindow& h, const PoolWindow& w, const WindowFunction& function);
 
 }  // namespace hpu::graph_compiler
