@@ -30,11 +30,6 @@ MOVEMENTS = frozenset(
         "permute",
         "reshape",
         "scatter",
-        "scatter_add",
-        "scatter_max",
-        "scatter_min",
-        "scatter_mul",
         "slice",
-        "topk",
     }
 )
