@@ -122,7 +122,7 @@ absl::Status CheckFunction(const Program& program, const ProgramFunction& functi
   return ValidateSteps(program, function);
 }
 
-// What an output gives to another function: a tensor, or random state.
+// An output gives this to another function: a tensor, or random state.
 struct Value {
   InputKind kind;
   const TensorSpec* spec;

@@ -27,7 +27,8 @@ KINDS = (
 ATTR_TYPES = {"int": "kInt", "float": "kFloat", "bool": "kBool", "text": "kText", "ints": "kInts"}
 DTYPE_SETS = ("float", "number", "integer", "bool", "any")
 RESULT_TYPES = ("same", "bool", "i32", "i64", "declared")
-# What passes and the lowering ask about an op, in place of lists of ops. The comments go to C++.
+# Passes and the lowering ask for these properties of an op and have no lists of ops. The comments
+# go to C++.
 FLAGS = {
     "cheap": "Computing it again costs less than storing and loading its result.",
     "convolution": "Its operands are worth saving in the layout that it reads.",

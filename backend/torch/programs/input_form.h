@@ -1,4 +1,4 @@
-// What a function of a program requires of a tensor that it is given.
+// An InputForm says what a function of a program requires of a tensor that it is given.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -40,7 +40,8 @@ RECURRENT_LAYERS = Feature(
     "whole recurrent layers in graphs", "nn.LSTM and its like are traced step by step"
 )
 FAKE_RESULTS = Feature(
-    "strides of fake results", "a compiled graph may refuse views of tensors that are not row-major"
+    "sizes and strides of fake results",
+    "a compiled graph may refuse views of tensors that are not row-major",
 )
 DECOMPOSITIONS = Feature(
     "PyTorch's decompositions", "operators without a rule in the compile server run eagerly"
