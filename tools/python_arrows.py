@@ -27,7 +27,15 @@ _ROOMS_OF_GRAPHS = {
 
 # Folder -> folders from which it may import (itself is always allowed). The longest prefix wins.
 ARROWS: dict[str, set[str]] = {
-    "": {"distributed", "dynamo/compile_backend", "dynamo/programs", "hpu", "internal", NATIVE},
+    "": {
+        "distributed",
+        "dynamo/compile_backend",
+        "dynamo/programs",
+        "eager",
+        "hpu",
+        "internal",
+        NATIVE,
+    },
     NATIVE: set(),
     COMPAT: set(),
     "internal": set(),
@@ -74,6 +82,15 @@ ARROWS: dict[str, set[str]] = {
     "dynamo": {*_ROOMS_OF_GRAPHS, "internal", NATIVE},
     "dynamo/__init__.py": {"dynamo/programs", "dynamo/records", "internal", "report"},
     "dynamo/compile_backend": {"dynamo", "dynamo/patches", *_ROOMS_OF_GRAPHS},
+    "eager": {
+        "dynamo/capture",
+        "dynamo/capture/decompositions",
+        "dynamo/patches",
+        "dynamo/programs",
+        "dynamo/records",
+        "dynamo/settings",
+        NATIVE,
+    },
     "hpu": {"dynamo/records", "internal", NATIVE},
     "core": {"dynamo/settings", "hpu", "internal"},
     "utils": {"internal"},

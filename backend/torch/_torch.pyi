@@ -212,7 +212,23 @@ def fallback_counts() -> dict[str, int]:
     """Returns how often eager ops ran on the CPU since the last reset, by operator name (without
     namespace and overload; the underscore of in-place forms is kept)."""
 
-def reset_fallback_counts() -> None: ...
+def op_counts() -> dict[str, dict[str, int]]:
+    """Returns how often eager ops were "recipes", ran "direct" on the host, or were "fallbacks",
+    since the last reset, by operator name as above."""
+
+def reset_op_counts() -> None: ...
+def set_recipe_ops(names: list[str]) -> None:
+    """Tells the names (without namespace and overload) of the operators that recipes have."""
+
+def set_call_compiler(
+    compile_call: Callable[[str, str, tuple[Any, ...], dict[str, Any]], Any],
+) -> None:
+    """Sets the function that makes the program of an eager call: it takes the operator's name and
+    overload and its arguments, and returns an eager.calls.Answer. It is called with the GIL, in any
+    thread, in the state of a new thread (no modes, no autocast)."""
+
+def forget_call_programs() -> None:
+    """Makes eager calls ask for their programs again."""
 
 LOG_DEVICE: int  # 0x1
 LOG_KERNEL: int  # 0x2

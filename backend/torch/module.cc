@@ -16,9 +16,12 @@
 #include "backend/torch/device/generator.h"
 #include "backend/torch/eager/extension_libraries.h"
 #include "backend/torch/eager/fallback.h"
+#include "backend/torch/eager/op_counts.h"
 #include "backend/torch/eager/undeclared_writes.h"
 #include "backend/torch/programs/graph_builder.h"
 #include "backend/torch/programs/program.h"
+#include "backend/torch/record/call_program.h"
+#include "backend/torch/record/op_kernel.h"
 
 namespace hpu::torch_backend {
 namespace {
@@ -162,7 +165,8 @@ void BindWrites(py::module_& m) {
 
 void BindLog(py::module_& m) {
   m.def("fallback_counts", &FallbackCounts);
-  m.def("reset_fallback_counts", &ResetFallbackCounts);
+  m.def("op_counts", &AllOpCounts);
+  m.def("reset_op_counts", &ResetOpCounts);
   m.def("log_enabled",
         [](uint64_t module, uint64_t kind) { return runtime::LogEnabled(module, kind); });
   m.def("log_line", [](uint64_t module, uint64_t kind, const std::string& text) {
@@ -261,10 +265,12 @@ PYBIND11_MODULE(_torch, m) {
   TranslateErrors();
   StepInForCudaWithoutDevice();
   RegisterAllocators();
-  RegisterFallback();
+  RegisterOpKernels();
   ReloadFallbackPolicy();
   AddProgramType(m.ptr());
   BindGraphBuilder(m);
+  BindOpKernels(m);
+  BindCallCompiler(m);
   BindDevice(m);
   BindMemory(m);
   BindStreams(m);

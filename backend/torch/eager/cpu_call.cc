@@ -3,12 +3,14 @@
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 
+#include <optional>
 #include <vector>
 
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/errors.h"
 #include "backend/torch/device/generator.h"
 #include "backend/torch/eager/host_access.h"
+#include "backend/torch/eager/result_memory.h"
 #include "backend/torch/eager/undeclared_writes.h"
 
 namespace hpu::torch_backend {
@@ -52,6 +54,8 @@ class CpuCall {
 
   void CallCpuKernel() {
     const Stack arguments(stack_->begin() + static_cast<ptrdiff_t>(first_), stack_->end());
+    std::optional<ResultMemory> results;
+    if (host_.SharesMemory()) results.emplace();
     try {
       op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack_);
     } catch (const c10::NotImplementedError& error) {

@@ -4,6 +4,7 @@
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/errors.h"
 #include "backend/torch/eager/kernels.h"
+#include "backend/torch/eager/result_memory.h"
 
 namespace hpu::torch_backend {
 namespace {
@@ -60,6 +61,12 @@ at::Tensor HostAccess::ToHost(const at::Tensor& tensor, bool written) {
   return Over(entry.host, c10::DispatchKey::CPU, tensor);
 }
 
+bool HostAccess::SharesMemory() const {
+  if (!HostAddressable()) return false;
+  if (shared_.empty()) Check(CurrentStream().Synchronize());
+  return true;
+}
+
 at::Tensor HostAccess::ToDevice(const at::Tensor& host) {
   if (!host.defined()) return host;
   TORCH_CHECK(host.layout() == at::kStrided && !host.is_quantized(),
@@ -67,6 +74,9 @@ at::Tensor HostAccess::ToDevice(const at::Tensor& host) {
               host.layout(), host.is_quantized() ? " and quantized" : "");
   if (const Shared* entry = FindHost(host.storage().unsafeGetStorageImpl())) {
     return Over(entry->device, c10::DispatchKey::HPU, host);
+  }
+  if (const auto taken = TakeResultMemory(host)) {
+    return Over(*taken, c10::DispatchKey::HPU, host);
   }
   if (!host.is_non_overlapping_and_dense()) {
     at::Tensor result =

@@ -26,8 +26,13 @@ class HostAccess {
   // `written` says that its elements will be changed.
   at::Tensor ToHost(const at::Tensor& tensor, bool written);
 
+  // Returns whether CPU tensors share the memory of hpu tensors, after waiting for the current
+  // stream.
+  bool SharesMemory() const;
+
   // Returns an hpu tensor for a CPU tensor that came out of a kernel: a view if it lies in a
-  // storage of this object, else a new tensor with a copy of the data (same sizes and strides).
+  // storage of this object, else a new tensor with its memory (result_memory.h) or with a copy of
+  // the data; sizes and strides are the same.
   at::Tensor ToDevice(const at::Tensor& host);
 
   // Call this after the kernel for each tensor that it may have resized (`host` is the result of

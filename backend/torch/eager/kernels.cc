@@ -16,13 +16,16 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "backend/runtime/copy.h"
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/errors.h"
+#include "backend/torch/eager/cpu_call.h"
 #include "backend/torch/eager/fallback.h"
 #include "backend/torch/eager/host_access.h"
+#include "backend/torch/eager/own_kernel.h"
 #include "base/parallel.h"
 
 namespace hpu::torch_backend {
@@ -70,22 +73,6 @@ Tensor EfficientZeros(IntArrayRef size, std::optional<at::ScalarType> dtype,
   return at::detail::empty_generic(size, &allocator,
                                    kKeys | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor),
                                    c10::dtype_or_default(dtype), std::nullopt);
-}
-
-void ResizeTensor(c10::TensorImpl* tensor, IntArrayRef size, at::OptionalIntArrayRef stride) {
-  size_t bytes = 0;
-  if (stride.has_value()) {
-    tensor->set_sizes_and_strides(size, *stride);
-    bytes = at::detail::computeStorageNbytes(size, *stride, tensor->itemsize(),
-                                             tensor->storage_offset());
-  } else {
-    tensor->set_sizes_contiguous(size);
-    bytes = at::detail::computeStorageNbytesContiguous(size, tensor->itemsize(),
-                                                       tensor->storage_offset());
-  }
-  if (tensor->numel() == 0) return;
-  c10::StorageImpl* storage = tensor->unsafe_storage().unsafeGetStorageImpl();
-  if (bytes > storage->nbytes()) ResizeStorage(storage, bytes);
 }
 
 const Tensor& Resize(const Tensor& self, IntArrayRef size, std::optional<at::MemoryFormat> format) {
@@ -268,7 +255,58 @@ Tensor& Fill(Tensor& self, const at::Scalar& value) {
 
 Tensor& Zero(Tensor& self) { return Fill(self, 0); }
 
+// A copy within the device that is more than a copy of bytes.
+bool CopyComputes(c10::ArrayRef<c10::IValue> arguments) {
+  const Tensor& target = arguments[0].toTensor();
+  const Tensor& source = arguments[1].toTensor();
+  return IsHpu(target) && IsHpu(source) && target.numel() > 0 && !target.is_same(source) &&
+         !(target.sizes() == source.sizes() && SameLayout(source, target));
+}
+
+// The device fills dense memory by itself, with patterns of at most four bytes.
+bool FillComputes(c10::ArrayRef<c10::IValue> arguments) {
+  const Tensor& self = arguments[0].toTensor();
+  if (self.numel() == 0) return false;
+  if (!self.is_non_overlapping_and_dense()) return true;
+  const at::Scalar value = arguments.size() > 1 ? arguments[1].toScalar() : at::Scalar(0);
+  uint64_t bits = 0;
+  if (self.scalar_type() == at::kLong && !value.isComplex()) {
+    bits = static_cast<uint64_t>(value.toLong());
+  } else if (self.scalar_type() == at::kDouble && !value.isComplex()) {
+    bits = std::bit_cast<uint64_t>(value.toDouble());
+  }
+  return bits >> 32 != (bits & 0xffffffff);
+}
+
 }  // namespace
+
+void ResizeTensor(c10::TensorImpl* tensor, IntArrayRef size, at::OptionalIntArrayRef stride) {
+  size_t bytes = 0;
+  if (stride.has_value()) {
+    tensor->set_sizes_and_strides(size, *stride);
+    bytes = at::detail::computeStorageNbytes(size, *stride, tensor->itemsize(),
+                                             tensor->storage_offset());
+  } else {
+    tensor->set_sizes_contiguous(size);
+    bytes = at::detail::computeStorageNbytesContiguous(size, tensor->itemsize(),
+                                                       tensor->storage_offset());
+  }
+  if (tensor->numel() == 0) return;
+  c10::StorageImpl* storage = tensor->unsafe_storage().unsafeGetStorageImpl();
+  if (bytes > storage->nbytes()) ResizeStorage(storage, bytes);
+}
+
+std::vector<OwnKernel> CopyKernels() {
+  using c10::KernelFunction;
+  return {
+      {"aten::copy_", KernelFunction::makeFromUnboxedRuntimeFunction(&Copy), OwnKernel::Kind::kHost,
+       &CopyComputes},
+      {"aten::fill_.Scalar", KernelFunction::makeFromUnboxedRuntimeFunction(&Fill),
+       OwnKernel::Kind::kHost, &FillComputes},
+      {"aten::zero_", KernelFunction::makeFromUnboxedRuntimeFunction(&Zero), OwnKernel::Kind::kHost,
+       &FillComputes},
+  };
+}
 
 c10::Storage NewStorage(size_t bytes) {
   return c10::Storage(c10::Storage::use_byte_size_t(), bytes, &GetDeviceAllocator(),
@@ -305,12 +343,9 @@ TORCH_LIBRARY_IMPL(aten, HPU, m) {
   m.impl("set_.source_Storage_storage_offset", &SetStorage);
   m.impl("set_.source_Tensor", &at::native::set_tensor_);
   m.impl("record_stream", &RecordStream);
-  m.impl("copy_", &Copy);
   m.impl("_copy_from", &CopyFrom);
   m.impl("_copy_from_and_resize", &CopyFromAndResize);
   m.impl("_local_scalar_dense", &LocalScalar);
-  m.impl("fill_.Scalar", &Fill);
-  m.impl("zero_", &Zero);
   // This is also called for fake tensors while a graph is captured, so it must look at metadata
   // only.
   m.impl("_fused_sdp_choice", &at::native::_fused_sdp_choice_cpp);

@@ -15,6 +15,7 @@
 #include "backend/torch/device/generator.h"
 #include "backend/torch/eager/fallback.h"
 #include "backend/torch/eager/host_access.h"
+#include "backend/torch/eager/own_kernel.h"
 #include "base/normal.h"
 #include "base/parallel.h"
 #include "base/philox.h"
@@ -213,14 +214,17 @@ std::tuple<Tensor, Tensor> NativeDropout(const Tensor& input, double p, std::opt
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, HPU, m) {
-  m.impl("uniform_", &Uniform);
-  m.impl("bernoulli_.float", &Bernoulli);
-  m.impl("bernoulli_.Tensor", &BernoulliTensor);
-  m.impl("native_dropout", &NativeDropout);
-  m.impl("normal_", &Normal);
-  m.impl("random_.from", &RandomFrom);
-  m.impl("random_.to", &RandomTo);
+std::vector<OwnKernel> RandomKernels() {
+  using c10::KernelFunction;
+  return {
+      {"aten::uniform_", KernelFunction::makeFromUnboxedRuntimeFunction(&Uniform)},
+      {"aten::bernoulli_.float", KernelFunction::makeFromUnboxedRuntimeFunction(&Bernoulli)},
+      {"aten::bernoulli_.Tensor", KernelFunction::makeFromUnboxedRuntimeFunction(&BernoulliTensor)},
+      {"aten::native_dropout", KernelFunction::makeFromUnboxedRuntimeFunction(&NativeDropout)},
+      {"aten::normal_", KernelFunction::makeFromUnboxedRuntimeFunction(&Normal)},
+      {"aten::random_.from", KernelFunction::makeFromUnboxedRuntimeFunction(&RandomFrom)},
+      {"aten::random_.to", KernelFunction::makeFromUnboxedRuntimeFunction(&RandomTo)},
+  };
 }
 
 }  // namespace hpu::torch_backend

@@ -295,6 +295,7 @@ void CompiledFunction::Execute(Frame& frame) {
     RunSteps(frame, /*recorded=*/false);
   }
   for (const uint32_t written : mutated_) {
+    if (!bumps_versions_) break;
     const at::Tensor& tensor = frame.Input(written);
     if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
   }

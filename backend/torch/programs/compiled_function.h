@@ -38,6 +38,9 @@ class CompiledFunction {
   // its memory after the last step that touches it. Call it before the first call.
   void Donate(const std::vector<uint32_t>& inputs);
 
+  // Leaves the version counters of written inputs to the caller. Call it before the first call.
+  void LeaveVersions() { bumps_versions_ = false; }
+
   // Returns the tensor that argument `index` is, or null where the function takes a number. Throws
   // TypeError.
   const at::Tensor* TensorArgument(PyObject* argument, size_t index) const;
@@ -88,6 +91,7 @@ class CompiledFunction {
   // By output: the Python object of a kNone, kInt, kFloat or kBool output, else null. The objects
   // live as long as the process, because programs may be destroyed after the interpreter.
   std::vector<PyObject*> constant_outputs_;
+  bool bumps_versions_ = true;
   std::vector<std::unique_ptr<PreparedEagerStep>> eager_;  // per step; null for launches
   std::atomic<uint64_t> call_count_{0};
 };

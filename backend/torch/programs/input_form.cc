@@ -47,6 +47,10 @@ bool StridesFit(at::IntArrayRef sizes, at::IntArrayRef given, at::IntArrayRef wa
 
 }  // namespace
 
+bool IsPlain(const at::Tensor& tensor) {
+  return !tensor.key_set().has_any(kNotPlain) && tensor.layout() == at::kStrided;
+}
+
 at::ScalarType ScalarTypeOf(DType dtype, const std::string& program) {
   const auto type = ToScalarType(dtype);
   if (!type.has_value()) Throw(InvalidArgument("program ", program, ": invalid dtype"));

@@ -13,6 +13,9 @@ namespace hpu::torch_backend {
 // Returns PyTorch's type; throws for a type of the program `program` that PyTorch lacks.
 at::ScalarType ScalarTypeOf(DType dtype, const std::string& program);
 
+// Returns whether the bytes of the tensor's memory are its values.
+bool IsPlain(const at::Tensor& tensor);
+
 struct InputForm {
   InputForm(const ProgramInput& input, const std::string& program);
 

@@ -186,6 +186,14 @@ PyType_Spec kSpec = {"habana_frameworks.torch._native._torch.Program", sizeof(Pr
 
 }  // namespace
 
+c10::intrusive_ptr<CompiledProgram> ProgramOf(PyObject* object) {
+  if (Py_TYPE(object)->tp_dealloc != &Dealloc) {
+    throw torch::TypeError(c10::str("expected a Program, not ", Py_TYPE(object)->tp_name));
+  }
+  return c10::intrusive_ptr<CompiledProgram>::reclaim_copy(
+      reinterpret_cast<ProgramObject*>(object)->program);
+}
+
 void AddProgramType(PyObject* module) {
   THPObjectPtr type(PyType_FromSpec(&kSpec));
   if (!type || PyModule_AddObjectRef(module, "Program", type.get()) < 0) throw python_error();

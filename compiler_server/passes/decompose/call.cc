@@ -81,6 +81,21 @@ Value* Call::Tensor(std::string_view name) {
   return b.Scalar(0, DType::kF32);
 }
 
+Value* Call::Line(std::string_view name) {
+  Value* value = Tensor(name);
+  if (value->type.rank() != 0) return value;
+  has_line_of_scalar_ = true;
+  return b.Reshape(value, {1});
+}
+
+void Call::Return(std::vector<Value*> values) {
+  results_ = std::move(values);
+  if (!has_line_of_scalar_ || refused()) return;
+  for (size_t i = 0; i < results_.size(); ++i) {
+    if (results_[i] != nullptr) results_[i] = b.Reshape(results_[i], type(i).sizes);
+  }
+}
+
 const ArgumentList& Call::List(std::string_view name) {
   static const ArgumentList kEmpty;
   const Argument* argument = Given(name);

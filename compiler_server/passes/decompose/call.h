@@ -49,6 +49,9 @@ class Call {
   DType NumberType(
       std::string_view name) const;  // the type PyTorch gives to a Python number: bool, i64, f32
   Value* Tensor(std::string_view name);
+  // Like Tensor, but a 0-d tensor becomes one of size [1], and results that then have one dimension
+  // too many lose it: PyTorch lets a 0-d tensor's only element be a line of dimension 0.
+  Value* Line(std::string_view name);
   Value* OptionalTensor(std::string_view name);  // nullptr if None
   std::vector<Value*> Tensors(std::string_view name);
   std::vector<Value*> OptionalTensors(std::string_view name);  // nullptr where an item is None
@@ -89,8 +92,8 @@ class Call {
   }
   bool refused() const { return !b.status().ok(); }
 
-  void Return(Value* value) { results_ = {value}; }
-  void Return(std::vector<Value*> values) { results_ = std::move(values); }
+  void Return(Value* value) { Return(std::vector<Value*>{value}); }
+  void Return(std::vector<Value*> values);
   // The results in order. nullptr, or a result that is missing at the end, was not provided.
   const std::vector<Value*>& results() const { return results_; }
 
@@ -112,6 +115,7 @@ class Call {
  private:
   const std::vector<uint32_t>& uses_;
   std::vector<Value*> results_;
+  bool has_line_of_scalar_ = false;
 };
 
 using Handler = void (*)(Call& call);

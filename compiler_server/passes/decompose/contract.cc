@@ -57,9 +57,8 @@ void Linear(Call& call) {
   call.Return(call.b.Reshape(y, sizes));
 }
 
-// beta * self + alpha * (a b)
-void AddProduct(Call& call, std::string_view a, std::string_view b) {
-  Value* y = EmitMatmul(call, call.Tensor(a), call.Tensor(b));
+// Gives beta * self + alpha * y.
+void AddTo(Call& call, Value* y) {
   const double alpha = call.Stored("alpha", call.dtype());
   const double beta = call.Stored("beta", call.dtype());
   // beta = 0 ignores self, even if it holds NaN.
@@ -70,9 +69,25 @@ void AddProduct(Call& call, std::string_view a, std::string_view b) {
   Give(call, beta == 0 ? product : product + Wide(call, call.Tensor(kSelf)) * beta);
 }
 
+void AddProduct(Call& call, std::string_view a, std::string_view b) {
+  AddTo(call, EmitMatmul(call, call.Tensor(a), call.Tensor(b)));
+}
 void Addmm(Call& call) { AddProduct(call, "mat1", "mat2"); }
 void Addmv(Call& call) { AddProduct(call, "mat", "vec"); }
 void Baddbmm(Call& call) { AddProduct(call, "batch1", "batch2"); }
+
+// addbmm(x, batch1, batch2, beta, alpha) adds the products of all pairs of matrices: one product
+// whose inner dimension is the batch and the matrices' own.
+void Addbmm(Call& call) {
+  const Expr left{&call, call.Tensor("batch1")};
+  const Expr right{&call, call.Tensor("batch2")};
+  if (call.refused()) return;
+  const Dims& l = left.sizes();
+  const Dims& r = right.sizes();
+  const Expr rows = Reshape({&call, call.b.Permute(left.value, {1, 0, 2})}, {l[1], l[0] * l[2]});
+  const Expr columns = Reshape(right, {r[0] * r[1], r[2]});
+  AddTo(call, call.b.Matmul(rows.value, columns.value));
+}
 
 void Dot(Call& call) {
   const Expr terms = Wide(call, call.Tensor(kSelf)) * Wide(call, call.Tensor(call.name(1)));
@@ -177,6 +192,7 @@ constexpr HandlerRow kContractRows[] = {
     {"aten._cdist_backward.default", DistancesBackward},
     {"aten._cdist_forward.default", Distances},
     {"aten._trilinear.default", Trilinear},
+    {"aten.addbmm.default", Addbmm},
     {"aten.addmm.default", Addmm},
     {"aten.addmv.default", Addmv},
     {"aten.addr.default", Addr},

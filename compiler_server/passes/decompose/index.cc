@@ -12,8 +12,8 @@ void Embedding(Call& call) {
 }
 
 void IndexSelect(Call& call) {
-  Value* x = call.Tensor(kSelf);
-  Value* index = call.Tensor("index");
+  Value* x = call.Line(kSelf);
+  Value* index = call.Line("index");
   const int64_t dim = call.Dim("dim", x->type.rank());
   if (index->type.rank() == 0) index = call.b.Reshape(index, {1});
   call.Return(call.b.Gather(x, index, dim));
@@ -73,20 +73,18 @@ Value* PutAt(Call& call, Value* x, int64_t dim, Value* index, Value* source) {
 
 // index_copy(x, dim, index, source)
 void IndexCopy(Call& call) {
-  Value* x = call.Tensor(kSelf);
-  Value* index = call.Tensor("index");
-  Value* source = call.b.Cast(call.Tensor("source"), call.dtype());
-  if (call.refused() || x->type.rank() == 0) return call.Refuse("index_copy of 0-d tensors");
+  Value* x = call.Line(kSelf);
+  Value* index = call.Line("index");
+  Value* source = call.b.Cast(call.Line("source"), call.dtype());
   const int64_t dim = call.Dim("dim", x->type.rank());
   if (!call.refused()) call.Return(PutAt(call, x, dim, index, source));
 }
 
 // index_fill(x, dim, index, value)
 void IndexFill(Call& call) {
-  Value* x = call.Tensor(kSelf);
-  Value* index = call.Tensor("index");
+  Value* x = call.Line(kSelf);
+  Value* index = call.Line("index");
   Value* value = call.Chosen("value", call.dtype());
-  if (call.refused() || x->type.rank() == 0) return call.Refuse("index_fill of 0-d tensors");
   const int64_t dim = call.Dim("dim", x->type.rank());
   if (call.refused()) return;
   call.Return(PutAt(call, x, dim, WrapIndex(call, index, x->type.sizes[dim]), value));

@@ -140,10 +140,9 @@ void ScatterReduce(Call& call) { ReduceInto(call, ScatterArguments(call)); }
 // index_reduce(x, dim, index, source, reduce, include_self): the index is the same for all elements
 // across `dim`.
 void IndexReduce(Call& call) {
-  ScatterCall at{call.Tensor(kSelf), 0, call.Tensor("index"), call.Tensor("source")};
+  ScatterCall at{call.Line(kSelf), 0, call.Line("index"), call.Line("source")};
   const Dims& sizes = at.source->type.sizes;
-  if (call.refused() || at.x->type.rank() == 0 || at.x->type.rank() != at.source->type.rank() ||
-      !IsFloat(call.dtype())) {
+  if (call.refused() || at.x->type.rank() != at.source->type.rank() || !IsFloat(call.dtype())) {
     return call.Refuse("index_reduce of ", ToText(at.x->type));
   }
   at.dim = call.Dim("dim", at.x->type.rank());
@@ -155,10 +154,9 @@ void IndexReduce(Call& call) {
 
 // index_add(x, dim, index, source, alpha)
 void IndexAdd(Call& call) {
-  Value* x = call.Tensor(kSelf);
-  Value* index = call.Tensor("index");
-  Value* source = call.b.Cast(call.Tensor("source"), call.dtype());
-  if (call.refused() || x->type.rank() == 0) return call.Refuse("index_add to a 0-d tensor");
+  Value* x = call.Line(kSelf);
+  Value* index = call.Line("index");
+  Value* source = call.b.Cast(call.Line("source"), call.dtype());
   const int64_t dim = call.Dim("dim", x->type.rank());
   const double alpha = call.Float("alpha");
   if (alpha != 1) source = call.b.Binary(OpKind::kMul, source, alpha);

@@ -105,6 +105,10 @@ void GiveIntegers(Call& call, int64_t low, int64_t high) {
 void Integers(Call& call) {
   GiveIntegers(call, call.Has("low") ? call.Int("low") : 0, call.Int("high"));
 }
+// random.from(x, from, to) and random.to(x, to)
+void Random(Call& call) {
+  GiveIntegers(call, call.Has("from") ? call.Int("from") : 0, call.Int("to"));
+}
 
 double KeptScale(double p) { return p == 1 ? 0 : 1 / (1 - p); }
 
@@ -144,6 +148,8 @@ constexpr HandlerRow kRandomRows[] = {
     {"aten.randint_like.low_dtype", Integers},
     {"aten.randn.default", Randn},
     {"aten.randn_like.default", Randn},
+    {"aten.random.from", Random},
+    {"aten.random.to", Random},
     {"aten.uniform.default", Uniform},
 };
 
@@ -160,8 +166,8 @@ bool DrawsIntegers(const ir::Node& node) {
   int64_t high = 0;
   for (const auto& [name, argument] : node.aten->args) {
     const auto* number = std::get_if<int64_t>(&argument.value);
-    if (number != nullptr && name == "low") low = *number;
-    if (number != nullptr && name == "high") high = *number;
+    if (number != nullptr && (name == "low" || name == "from")) low = *number;
+    if (number != nullptr && (name == "high" || name == "to")) high = *number;
   }
   return (dtype == DType::kI64 || dtype == DType::kI32) && DrawsExactIntegers(low, high);
 }
@@ -171,7 +177,9 @@ bool DrawsIntegers(const ir::Node& node) {
 bool RecipesDraw(const ir::Node& node) {
   const auto known = [&](const HandlerRow& row) { return row.target == node.aten->target; };
   if (std::none_of(std::begin(kRandomRows), std::end(kRandomRows), known)) return false;
-  if (node.aten->target.starts_with("aten.randint")) return DrawsIntegers(node);
+  const bool integers = node.aten->target.starts_with("aten.randint") ||
+                        node.aten->target.starts_with("aten.random.");
+  if (integers) return DrawsIntegers(node);
   const DType dtype = node.type().dtype;
   const bool chance = node.aten->target.starts_with("aten.bernoulli");
   return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16 ||

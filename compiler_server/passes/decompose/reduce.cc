@@ -41,7 +41,7 @@ void MinAll(Call& call) { ReduceAll(call, OpKind::kReduceMin); }
 void ProdAll(Call& call) { ReduceAll(call, OpKind::kReduceProd); }
 
 void ArgReduce(Call& call, OpKind op) {
-  Value* x = call.Tensor(kSelf);
+  Value* x = call.Line(kSelf);
   bool keepdim = call.Bool(kKeepdim);
   int64_t dim = 0;
   if (call.Has(kDim)) {
@@ -57,7 +57,7 @@ void Argmin(Call& call) { ArgReduce(call, OpKind::kArgmin); }
 
 // max.dim and min.dim return values and indices.
 void ExtremeWithIndex(Call& call, OpKind op, OpKind by_index) {
-  Value* x = call.Tensor(kSelf);
+  Value* x = call.Line(kSelf);
   const bool truth = x->type.dtype == DType::kBool;
   if (truth) x = call.b.Cast(x, DType::kI32);
   const Dims dims = {call.Dim(kDim, x->type.rank())};
@@ -69,6 +69,17 @@ void ExtremeWithIndex(Call& call, OpKind op, OpKind by_index) {
 }
 void MaxDim(Call& call) { ExtremeWithIndex(call, OpKind::kReduceMax, OpKind::kArgmax); }
 void MinDim(Call& call) { ExtremeWithIndex(call, OpKind::kReduceMin, OpKind::kArgmin); }
+
+// aminmax(x, dim, keepdim) returns the minimum and the maximum.
+void AminMax(Call& call) {
+  Value* x = call.Line(kSelf);
+  const int64_t rank = x->type.rank();
+  const Dims dims = call.Has(kDim) ? Dims{call.Dim(kDim, rank)} : Call::AllDims(rank);
+  const bool keepdim = call.Bool(kKeepdim);
+  if (call.refused()) return;
+  call.Return({call.b.Reduce(OpKind::kReduceMin, x, dims, keepdim),
+               call.b.Reduce(OpKind::kReduceMax, x, dims, keepdim)});
+}
 
 // any is the max and all is the min of x != 0, in a type that reductions support.
 void Truth(Call& call, OpKind op, const Dims& dims, bool keepdim) {
@@ -214,6 +225,7 @@ constexpr HandlerRow kReduceRows[] = {
     {"aten.all.dims", AllDim},
     {"aten.amax.default", Amax},
     {"aten.amin.default", Amin},
+    {"aten.aminmax.default", AminMax},
     {"aten.any.default", Any},
     {"aten.any.dim", AnyDim},
     {"aten.any.dims", AnyDim},

@@ -46,8 +46,7 @@ Selected Smallest(Call& call, Expr x, int64_t k, int64_t dim) {
 
 // kthvalue(x, k, dim, keepdim)
 void KthValue(Call& call) {
-  const Expr x{&call, call.Tensor(kSelf)};
-  if (x.rank() == 0) return call.Refuse("kthvalue of a 0-d tensor");
+  const Expr x{&call, call.Line(kSelf)};
   const int64_t dim = call.Dim("dim", x.rank());
   const int64_t k = call.Int("k");
   if (call.refused() || k < 1 || k > x.sizes()[dim]) return call.Refuse("no ", k, "-th value");
@@ -72,8 +71,7 @@ void GiveMedian(Call& call, Expr x, int64_t dim) {
 }
 
 void MedianAlong(Call& call) {
-  const Expr x{&call, call.Tensor(kSelf)};
-  if (x.rank() == 0) return call.Refuse("median of a 0-d tensor");
+  const Expr x{&call, call.Line(kSelf)};
   const int64_t dim = call.Dim("dim", x.rank());
   if (!call.refused()) GiveMedian(call, x, dim);
 }

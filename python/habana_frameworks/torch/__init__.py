@@ -56,6 +56,12 @@ def _register_artifacts() -> None:
     cache_artifacts.register()
 
 
+def _connect_eager_ops() -> None:
+    from . import eager
+
+    eager.connect()
+
+
 def _register_with_dynamo() -> None:
     """Registers the backend with Dynamo. Entry points announce it otherwise, but a source tree that
     is not installed has none."""
@@ -104,9 +110,11 @@ def autoload() -> None:
 
     register_device_module("hpu", hpu)
     features.enable(features.MANUAL_SEED, hpu.random.join_manual_seed)
+    features.enable(features.PRINTING, hpu.printing.copy_before_printing)
     hpu.streams.join_tensor_record_stream()
     hpu.torch_profiler.complete()
     features.enable(features.ARTIFACTS, _register_artifacts)
+    features.enable(features.COMPILING, _connect_eager_ops)
     _registered = True
     hpu.metrics.install_dump()
     after_import(

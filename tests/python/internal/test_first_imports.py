@@ -104,7 +104,6 @@ def test_a_start_imports_what_a_start_needs(private_cache):
         assert traced == traces
         captures = {
             "dynamo.capture.capture",
-            "dynamo.capture.decompositions.aten_rules",
             "dynamo.capture.recorder",
             "dynamo.hook",
         }

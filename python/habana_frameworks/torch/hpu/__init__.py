@@ -12,6 +12,7 @@ import torch
 from .. import native
 from . import graphs as graphs
 from . import metrics as metrics
+from . import printing as printing
 from . import torch_profiler as torch_profiler
 from .graphs import ModuleCacher as ModuleCacher
 from .graphs import make_graphed_callables as make_graphed_callables

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import torch
 from torch._ops import HigherOrderOperator as HigherOrderOperator
 from torch._ops import OpOverload as OpOverload
 from torch._ops import OpOverloadPacket as OpOverloadPacket
+
+
+def takes_numbers(op: OpOverload) -> bool:
+    """Whether Python code may give the operator a number where it declares a tensor."""
+    allowed: bool = torch._C._should_allow_numbers_as_tensors(op._schema.name.partition("::")[2])
+    return allowed

@@ -22,6 +22,7 @@ from .features import (
     FAKE_RESULTS,
     MANUAL_SEED,
     OPTIMIZERS,
+    PRINTING,
     STARTS,
     Feature,
     Mismatch,
@@ -87,6 +88,7 @@ _TABLE = (
     Replaced(FAKE_RESULTS, _DECOMPOSITIONS, "native_batch_norm_helper", ("input", "training")),
     Replaced(COMPILING, "torch._ops", "OpOverload.py_impl", ("self", "k")),
     Replaced(MANUAL_SEED, "torch.random", "_seed_custom_device", ("seed",)),
+    Replaced(PRINTING, "torch._tensor_str", "_tensor_str", ("self", "indent")),
 )
 ROWS = {f"{row.module}.{row.attribute}": row for row in _TABLE}
 

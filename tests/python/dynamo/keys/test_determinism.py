@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from helpers import fresh_process
 from paths import TESTS
 
+from habana_frameworks.torch import native
+
 THREADS = (1, 2, 3, 5)
 
 
@@ -89,20 +91,33 @@ def test_number_of_threads(piece, dtype, threads):
                 assert torch.equal(bits(compiled(*moved)), first), f"{count} threads"
 
 
-def test_eager_ops(threads):
-    """PyTorch's kernels run these ops, so their bits are CPU eager's, whatever the device's
-    threads.
+@pytest.mark.parametrize("place", ["", "none"])
+def test_eager_ops(threads, monkeypatch, place):
+    """The bits of eager ops do not depend on the device's threads: neither those of PyTorch's
+    kernels, which run the first calls, nor those of programs.
 
     PyTorch's products depend on its own number of threads on some CPUs.
     """
+    module = native.torch_module()
+    monkeypatch.setenv("PT_HPU_PLACE_ON_CPU", place)
+    module.reload_log_settings()
     x = tensor(301, 4001)
     moved = x.to("hpu")
     results = []
-    for count in THREADS:
-        threads(count)
-        torch.set_num_threads(count)
-        results.append([bits(torch.softmax(moved, 1)), bits(moved.sum(0))])
-        assert torch.equal(bits(moved @ moved.t()), bits(x @ x.t())), f"{count} threads"
+    try:
+        for count in THREADS:
+            module.forget_call_programs()
+            threads(count)
+            torch.set_num_threads(count)
+            results.append([bits(torch.softmax(moved, 1)), bits(moved.sum(0))])
+            product = bits(moved @ moved.t())
+            if place == "none":
+                results[-1].append(product)
+            else:
+                assert torch.equal(product, bits(x @ x.t())), f"{count} threads"
+    finally:
+        monkeypatch.undo()
+        module.reload_log_settings()
     for other in results[1:]:
         assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
 

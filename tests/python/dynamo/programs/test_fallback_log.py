@@ -40,19 +40,19 @@ def settings(monkeypatch):
 
 
 def two_ops() -> None:
-    torch.tril(torch.zeros(3, 3, dtype=torch.half, device="hpu"))
+    torch.erfinv(torch.zeros(3, 3, dtype=torch.half, device="hpu"))
     torch.ones(2, device="hpu").lgamma_()
 
 
 FALLBACK = {"PT_HPU_LOG_MOD_MASK": "80", "PT_HPU_LOG_TYPE_MASK": "8"}
-TRIL = "CPU fallback tril : self=HABANAHalfType"
+ERFINV = "CPU fallback erfinv : self=HABANAHalfType"
 LGAMMA = "CPU fallback lgamma_ : self=HABANAFloatType"
 
 
 def test_fallback_lines_on_the_console(settings, capfd):  # FALL-3, FALL-4
     settings(ENABLE_CONSOLE="true", **FALLBACK)
     two_ops()
-    assert capfd.readouterr().err.splitlines() == [TRIL, LGAMMA]
+    assert capfd.readouterr().err.splitlines() == [ERFINV, LGAMMA]
 
 
 def test_operators_of_other_libraries(settings, capfd):
@@ -74,14 +74,15 @@ def test_operators_of_other_libraries(settings, capfd):
 def test_one_type_per_tensor_argument(settings, capfd):
     settings(ENABLE_CONSOLE="TRUE", **FALLBACK)
     x = torch.ones(2, device="hpu")
-    condition, integers, doubles = x > 0, x.int(), x.double()
+    doubles = x.double()
     capfd.readouterr()
-    torch.cat([x, integers])
-    torch.where(condition, x, doubles)
+    edges = torch.arange(3.0).to("hpu")
+    torch.histogramdd(torch.ones(2, 2).to("hpu"), [edges, edges])
+    torch.igamma(x, doubles)
     assert capfd.readouterr().err.splitlines() == [
-        "CPU fallback cat : tensors=HABANAFloatType, tensors=HABANAIntType",
-        "CPU fallback where : "
-        "condition=HABANABoolType, self=HABANAFloatType, other=HABANADoubleType",
+        "CPU fallback _histogramdd_from_bin_tensors : "
+        "self=HABANAFloatType, bins=HABANAFloatType, bins=HABANAFloatType",
+        "CPU fallback igamma : self=HABANAFloatType, other=HABANADoubleType",
     ]
 
 
@@ -101,7 +102,7 @@ def test_both_masks_select(settings, capfd, module, kind, shown):
     settings(ENABLE_CONSOLE="1", PT_HPU_LOG_MOD_MASK=module, PT_HPU_LOG_TYPE_MASK=kind)
     assert _torch.log_enabled(_torch.LOG_FALLBACK, _torch.LOG_DEBUG) == shown
     two_ops()
-    assert (TRIL in capfd.readouterr().err) == shown
+    assert (ERFINV in capfd.readouterr().err) == shown
 
 
 def test_python_lines_go_through_the_same_masks(settings, capfd):
@@ -120,10 +121,10 @@ def test_log_file_places(settings, capfd, monkeypatch, tmp_path: Path):  # LOG-1
     monkeypatch.setenv("HOME", str(tmp_path))
     settings(ENABLE_CONSOLE="False", **FALLBACK)
     two_ops()
-    assert (tmp_path / ".habana_logs/pytorch_log.txt").read_text() == f"{TRIL}\n{LGAMMA}\n"
+    assert (tmp_path / ".habana_logs/pytorch_log.txt").read_text() == f"{ERFINV}\n{LGAMMA}\n"
     settings(HABANA_LOGS=str(tmp_path / "logs"), HLS_ID="host", ID="3", **FALLBACK)
     two_ops()
-    assert TRIL in (tmp_path / "logs/host/3/pytorch_log.txt").read_text()
+    assert ERFINV in (tmp_path / "logs/host/3/pytorch_log.txt").read_text()
     assert capfd.readouterr().err == ""
 
 
@@ -134,17 +135,17 @@ def test_pinned_memory_is_logged(settings, capfd):  # MEM-4
 
 
 def test_counters():
-    _torch.reset_fallback_counts()
+    _torch.reset_op_counts()
     two_ops()
     two_ops()
-    assert _torch.fallback_counts() == {"tril": 2, "lgamma_": 2}
+    assert _torch.fallback_counts() == {"erfinv": 2, "lgamma_": 2}
     metric = dict(torch.hpu.metrics.metric_global("cpu_fallback").stats())
-    assert "tril" in str(metric)
+    assert "erfinv" in str(metric)
 
 
 @pytest.mark.parametrize(
     ("policy", "refused"),
-    [("", None), ("tril,lgamma_", None), ("none", "tril"), ("tril,add", "lgamma_")],
+    [("", None), ("erfinv,lgamma_", None), ("none", "erfinv"), ("erfinv,add", "lgamma_")],
 )
 def test_policy(settings, policy, refused):
     settings(PT_HPU_PLACE_ON_CPU=policy)
@@ -161,8 +162,8 @@ def test_device_kernels_are_no_fallback(settings, capfd):
     x.t()[1:].copy_(torch.ones(3, 4))
     x.view(16).resize_(8).fill_(2).cpu()
     x.unfold(0, 2, 1)
-    assert x.sum().device.type == "hpu"
-    assert capfd.readouterr().err == "CPU fallback sum : self=HABANAFloatType\n"
+    assert x.sum().device.type == "hpu"  # a recipe holds it, even if this call is direct
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("asked", [False, True])

@@ -1,7 +1,8 @@
 """Fake tensors on hpu get the sizes and strides that eager ops give there.
 
-A graph that was traced with other strides refuses views that eager code makes. Eager ops on hpu are
-those of the CPU. PyTorch assumes that
+A graph that was traced with other strides refuses views that eager code makes. Eager ops on hpu
+give the sizes and strides of those on the CPU, whose kernels run some of the calls. PyTorch assumes
+that
 
 - every hpu result is contiguous, which holds for the fork's device and not for this one;
 - a convolution backend that it does not know makes row-major results, but an eager convolution on

@@ -192,8 +192,9 @@ class Service:
             return sum(int(loaded.program.call_count) for loaded in self._programs.values())
 
     def forget_programs(self) -> None:
-        """Graphs that are captured from now on find nothing in memory; compiled functions keep
-        their programs."""
+        """Graphs and eager calls that are captured from now on find nothing in memory; compiled
+        functions keep their programs."""
+        native.torch_module().forget_call_programs()
         with self._lock:
             self._programs.clear()
             self._failed.clear()

@@ -15,8 +15,8 @@ def _get_fallback_op_count() -> dict[str, int]:
 
 
 def _get_jit_cache_size() -> int:
-    """The number of programs of compiled graphs that this process keeps in memory. Eager ops have
-    none."""
+    """The number of programs of compiled graphs that this process keeps in memory. Those of eager
+    calls are not counted."""
     from ...dynamo.programs.service import service
 
     return service.program_count()

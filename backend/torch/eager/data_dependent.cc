@@ -1,0 +1,167 @@
+// Operators whose result has a size, or is a Python value, that depends on the elements of a
+// tensor. No program can have such a result. They are composed here of operators on hpu that
+// programs have, and they wait for the device once, for the size.
+#include <ATen/ATen.h>
+
+#include "backend/torch/device/allocator.h"
+#include "backend/torch/eager/own_kernel.h"
+#include "backend/torch/eager/tensor_arguments.h"
+
+namespace hpu::torch_backend {
+namespace {
+
+using at::Tensor;
+
+// Returns the places of the true elements of a flat mask, ascending.
+Tensor PlacesOf(const Tensor& mask) {
+  const auto count = mask.sum().item<int64_t>();
+  // The sort is stable, so equal elements keep their order.
+  const Tensor order = std::get<1>(mask.logical_not().to(at::kInt).sort(/*stable=*/true, 0, false));
+  return order.slice(0, 0, count);
+}
+
+Tensor Nonzero(const Tensor& self) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  Tensor place = PlacesOf(self.reshape({-1}).ne(0));
+  if (self.dim() == 0) return at::empty({place.numel(), 0}, place.options());
+  std::vector<Tensor> coordinates(static_cast<size_t>(self.dim()));
+  for (int64_t dim = self.dim(); dim-- > 0;) {
+    coordinates[static_cast<size_t>(dim)] = place.remainder(std::max<int64_t>(self.size(dim), 1));
+    place = place.floor_divide(std::max<int64_t>(self.size(dim), 1));
+  }
+  // On the CPU, too, the coordinates of a dimension lie side by side in memory.
+  return at::stack(coordinates).t();
+}
+
+Tensor MaskedSelect(const Tensor& self, const Tensor& mask) {
+  TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_select: expected BoolTensor for mask");
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const std::vector<Tensor> same = at::broadcast_tensors({self, mask});
+  return same[0].reshape({-1}).index_select(0, PlacesOf(same[1].reshape({-1})));
+}
+
+using Indices = c10::List<std::optional<Tensor>>;
+
+bool IsMask(const Tensor& index) {
+  return index.scalar_type() == at::kBool || index.scalar_type() == at::kByte;
+}
+
+bool HasMask(const c10::IValue& indices) {
+  bool found = false;
+  ForEachTensor(indices, [&](const Tensor& index) { found |= IsMask(index); });
+  return found;
+}
+
+// Replaces each mask by the coordinates of its true elements.
+Indices WithoutMasks(const Indices& indices) {
+  Indices plain;
+  for (const std::optional<Tensor>& index : indices) {
+    if (!index.has_value() || !index->defined() || !IsMask(*index)) {
+      plain.push_back(index);
+      continue;
+    }
+    for (const Tensor& coordinate : index->to(kHpuDevice).nonzero().unbind(1)) {
+      plain.push_back(coordinate);
+    }
+  }
+  return plain;
+}
+
+Tensor IndexByMask(const Tensor& self, const Indices& indices) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  return at::index(self, WithoutMasks(indices));
+}
+
+Tensor& PutByMask(Tensor& self, const Indices& indices, const Tensor& values, bool accumulate,
+                  bool unsafe) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  return at::_index_put_impl_(self, WithoutMasks(indices), values, accumulate, unsafe);
+}
+
+// A program can put one value by a mask.
+bool PutsSeveral(c10::ArrayRef<c10::IValue> arguments) {
+  return arguments[2].toTensor().numel() > 1 && HasMask(arguments[1]);
+}
+bool TakesByMask(c10::ArrayRef<c10::IValue> arguments) { return HasMask(arguments[1]); }
+
+bool Equal(const Tensor& self, const Tensor& other) {
+  TORCH_CHECK(self.scalar_type() == other.scalar_type(), "Expected object of data type ",
+              self.dtype(), " but got data type ", other.dtype(),
+              " for argument 'other' in call to equal");
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  if (self.sizes() != other.sizes()) return false;
+  return self.numel() == 0 || !self.ne(other).any().item<bool>();
+}
+
+// The beginnings of runs of equal elements in a flat tensor of at least one element.
+struct Runs {
+  Tensor begins;  // a mask
+  Tensor places;
+};
+Runs RunsOf(const Tensor& flat) {
+  const int64_t size = flat.numel();
+  const Tensor begins = at::cat({at::ones({1}, flat.options().dtype(at::kBool)),
+                                 flat.slice(0, 1, size).ne(flat.slice(0, 0, size - 1))});
+  return {begins, PlacesOf(begins)};
+}
+
+// Returns for each element the number of its run, and the lengths of the runs.
+Tensor RunNumbers(const Runs& runs) { return runs.begins.cumsum(0).sub(1); }
+Tensor RunLengths(const Runs& runs) {
+  const Tensor end = at::full({1}, runs.begins.numel(), runs.places.options());
+  return at::cat({runs.places.slice(0, 1), end}).sub(runs.places);
+}
+
+using Unique = std::tuple<Tensor, Tensor, Tensor>;
+
+Unique NoneOf(const Tensor& self, bool return_inverse) {
+  const auto options = self.options().dtype(at::kLong);
+  return {at::empty({0}, self.options()),
+          at::empty(return_inverse ? self.sizes() : at::IntArrayRef{0}, options),
+          at::empty({0}, options)};
+}
+
+Unique Unique2(const Tensor& self, bool /*sorted*/, bool return_inverse, bool return_counts) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  if (self.numel() == 0) return NoneOf(self, return_inverse);
+  const auto [values, order] = self.reshape({-1}).sort(/*stable=*/true, 0, false);
+  const Runs runs = RunsOf(values);
+  Tensor inverse = at::empty({0}, order.options());
+  if (return_inverse) {
+    inverse = at::empty_like(order).scatter_(0, order, RunNumbers(runs)).view(self.sizes());
+  }
+  return {values.index_select(0, runs.places), inverse,
+          return_counts ? RunLengths(runs) : at::empty({0}, order.options())};
+}
+
+Unique UniqueConsecutive(const Tensor& self, bool return_inverse, bool return_counts,
+                         std::optional<int64_t> dim) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  TORCH_CHECK_NOT_IMPLEMENTED(!dim.has_value() || self.dim() == 1,
+                              "unique_consecutive along a dimension has no hpu kernel");
+  if (self.numel() == 0) return NoneOf(self, return_inverse);
+  const Tensor flat = self.reshape({-1});
+  const Runs runs = RunsOf(flat);
+  const auto none = at::empty({0}, runs.places.options());
+  return {flat.index_select(0, runs.places),
+          return_inverse ? RunNumbers(runs).view(self.sizes()) : none,
+          return_counts ? RunLengths(runs) : none};
+}
+
+}  // namespace
+
+std::vector<OwnKernel> DataDependentKernels() {
+  const auto row = [](const char* op, auto* kernel, Predicate applies = nullptr) {
+    return OwnKernel{op, c10::KernelFunction::makeFromUnboxedRuntimeFunction(kernel),
+                     OwnKernel::Kind::kComposed, applies};
+  };
+  return {row("aten::nonzero", &Nonzero),
+          row("aten::masked_select", &MaskedSelect),
+          row("aten::index.Tensor", &IndexByMask, &TakesByMask),
+          row("aten::_index_put_impl_", &PutByMask, &PutsSeveral),
+          row("aten::equal", &Equal),
+          row("aten::_unique2", &Unique2),
+          row("aten::unique_consecutive", &UniqueConsecutive)};
+}
+
+}  // namespace hpu::torch_backend

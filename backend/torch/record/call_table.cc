@@ -1,0 +1,67 @@
+#include "backend/torch/record/call_table.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+namespace hpu::torch_backend {
+namespace {
+
+// A script whose sizes or numbers change with every call would otherwise fill the memory.
+constexpr size_t kMostSignatures = 4096;
+constexpr std::chrono::seconds kRetryAfter{30};
+
+// A compilation takes about 8 ms, and a CPU's kernel about 1 ns for an element and 1 us for a call
+// (benchmarks/eager.py). Only the relations count.
+constexpr int64_t kElementsOfACompilation = 8'000'000;
+constexpr int64_t kElementsOfACall = 1'000;
+
+int64_t WorkOf(const CallSignature& call) {
+  int64_t elements = kElementsOfACall;
+  for (const at::Tensor* tensor : call.tensors()) elements += tensor->numel();
+  return elements;
+}
+
+std::atomic<uint64_t> present_epoch{0};
+
+}  // namespace
+
+void ForgetCallPrograms() { ++present_epoch; }
+
+void CallTable::FollowEpoch() {
+  const uint64_t present = present_epoch.load(std::memory_order_relaxed);
+  if (epoch_ == present) return;
+  epoch_ = present;
+  entries_.clear();
+}
+
+bool CallTable::Equal::operator()(const CallSignature& a, const Words& b) const {
+  return std::equal(a.words().begin(), a.words().end(), b.begin(), b.end());
+}
+
+CallTable::Found CallTable::Find(const CallSignature& call) {
+  const std::lock_guard lock(mutex_);
+  FollowEpoch();
+  auto found = entries_.find(call);
+  if (found == entries_.end()) {
+    if (entries_.size() >= kMostSignatures) entries_.clear();
+    found = entries_.try_emplace(Words(call.words().begin(), call.words().end())).first;
+  }
+  Entry& entry = found->second;
+  if (entry.made != nullptr) {
+    const bool stale =
+        !entry.made->lasting && std::chrono::steady_clock::now() - entry.made_at > kRetryAfter;
+    return {stale ? nullptr : entry.made, stale};
+  }
+  entry.work += WorkOf(call);
+  return {nullptr, entry.work >= kElementsOfACompilation};
+}
+
+void CallTable::Keep(const CallSignature& call, std::shared_ptr<const CallProgram> made) {
+  const std::lock_guard lock(mutex_);
+  Entry& entry = entries_[Words(call.words().begin(), call.words().end())];
+  entry.made = std::move(made);
+  entry.made_at = std::chrono::steady_clock::now();
+}
+
+}  // namespace hpu::torch_backend

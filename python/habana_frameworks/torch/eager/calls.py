@@ -1,0 +1,297 @@
+"""Captures one ATen call as a graph of its own and gets its program, by the same capture and the
+same fallback chain as a graph of torch.compile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import torch
+
+from .. import native
+from ..dynamo.capture.aliases import alias_forms
+from ..dynamo.capture.call_recording import record_call
+from ..dynamo.capture.functional import record_functional
+from ..dynamo.capture.inputs import fake_input
+from ..dynamo.capture.snippet import GraphWriter, Snippet
+from ..dynamo.capture.wire import CaptureError, NeedsFunctionalization, check_plain, meta_of
+from ..dynamo.patches import fake_ops
+from ..dynamo.programs.binding import warn_once
+from ..dynamo.programs.service import CompileJob, NoProgram, service
+from ..dynamo.records.records import GraphRecord
+from ..dynamo.settings.options import key_options
+from ..dynamo.settings.resolve import resolve
+from ..torch_compat import features
+from ..torch_compat.fakes import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+)
+from ..torch_compat.ops import OpOverload, OpOverloadPacket, takes_numbers
+from ..torch_compat.trees import tree_leaves, tree_map_only
+
+_DEVICE = "hpu"
+# A result of an operator that is one tensor, not a list of tensors.
+_SINGLE = -1
+# Overloads that take a number where others take a tensor.
+_OF_NUMBERS = {"Tensor": "Scalar", "out": "Scalar_out", "Tensor_out": "Scalar_out"}
+
+
+class Made(NamedTuple):
+    """What a tensor among the results of an operator is made of."""
+
+    kind: str  # "output": the program's next output; "empty": memory of 0 bytes; "undefined"
+    dtype: torch.dtype = torch.float32
+    sizes: tuple[int, ...] = ()
+
+
+class Resize(NamedTuple):
+    """What an operator makes of an `out` tensor that has another size than its result."""
+
+    tensor: int  # its place among the tensors of the call
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+class Answer(NamedTuple):
+    """What becomes of the calls of one signature (backend/torch/record/call_program.h)."""
+
+    program: Any  # _torch.Program, or None
+    refusal: str = ""  # why there is no program
+    lasting: bool = True  # whether there will be none later either
+    counts: Sequence[int] = ()  # by result: the length of a list, or _SINGLE
+    made: Sequence[Made] = ()  # by tensor among the results
+    resizes: Sequence[Resize] = ()  # before the call
+
+
+class _Captured(NamedTuple):
+    graph: bytes
+    counts: Sequence[int]
+    made: Sequence[Made]
+    resizes: Sequence[Resize]
+
+
+def _know_fakes() -> None:
+    fake_ops.register()
+
+
+features.enable(features.FAKE_RESULTS, _know_fakes)
+
+
+def compile_call(name: str, overload: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Answer:
+    """The program of a call of operator `name` ("aten::add"). Raises what the operator's shape
+    function raises for wrong arguments."""
+    namespace, _, short = name.partition("::")
+    packet = getattr(getattr(torch.ops, namespace), short)
+    try:
+        op = _overload(packet, overload or "default", args, kwargs)
+        with torch.no_grad():
+            captured = _try_capture(op, args, kwargs)
+        program = _program(captured.graph, short)
+    except CaptureError as error:
+        return Answer(None, str(error))
+    except NoProgram as error:
+        if not error.lasting:
+            warn_once(f"eager operators get no programs: {error}")
+        return Answer(None, str(error), error.lasting)
+    if program.eager_count:
+        return Answer(None, _why_eager(program.text()))
+    return Answer(program, "", True, captured.counts, captured.made, captured.resizes)
+
+
+def _overload(
+    packet: OpOverloadPacket, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> OpOverload:
+    """The overload, or the one that takes numbers where the call gives a number for a tensor."""
+    op: OpOverload = getattr(packet, name)
+    if takes_numbers(op):
+        return op
+    for argument, value in zip(op._schema.arguments, args, strict=False):
+        if isinstance(value, (int, float)) and str(argument.type) == "Tensor":
+            scalar = _OF_NUMBERS.get(name, "")
+            if scalar not in packet.overloads():
+                raise CaptureError(f"it takes a number for tensor {argument.name}")
+            of_numbers: OpOverload = getattr(packet, scalar)
+            return of_numbers
+    return op
+
+
+def _try_capture(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Captured:
+    """Raises CaptureError if the call cannot be captured, and what the operator's shape function
+    raises if the arguments are wrong."""
+    try:
+        return _capture(op, args, kwargs)
+    except CaptureError:
+        raise
+    except (DataDependentOutputException, DynamicOutputShapeException):
+        raise CaptureError("its result depends on elements of its arguments") from None
+    except Exception as error:
+        with suppress(NotImplementedError):
+            _run_on_fakes(FakeTensorMode(allow_non_fake_inputs=True), op, args, kwargs)
+        raise CaptureError(str(error).partition("\n")[0]) from error
+
+
+def _run_on_fakes(
+    mode: FakeTensorMode, op: OpOverload, args: Any, kwargs: Any
+) -> list[torch.Tensor]:
+    """The tensors of the call after it. Raises what the operator raises for wrong arguments."""
+    tensors = _tensors(args, kwargs)
+    fakes = [fake_input(mode, tensor) for tensor in tensors]
+    fake_args, fake_kwargs = _replace(tensors, fakes, args, kwargs)
+    with mode:
+        op(*fake_args, **fake_kwargs)
+        _check_cast(op, fake_args, fake_kwargs)
+    return fakes
+
+
+def _tensors(args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """The tensors among the arguments, each once, in their order."""
+    leaves = tree_leaves((args, kwargs))
+    return list({id(leaf): leaf for leaf in leaves if isinstance(leaf, torch.Tensor)}.values())
+
+
+def _capture(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Captured:
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    tensors = _tensors(args, kwargs)
+    for i, tensor in enumerate(tensors):
+        check_plain(tensor, f"argument {i}")
+    fakes = [fake_input(mode, tensor) for tensor in tensors]
+    resizes = _resizes(mode, op, tensors, args, kwargs)
+    for i, sizes, strides in resizes:
+        with mode:
+            fakes[i] = torch.empty_strided(
+                sizes, strides, dtype=tensors[i].dtype, device=tensors[i].device
+            )
+    fake_args, fake_kwargs = _replace(tensors, fakes, args, kwargs)
+    builder = native.torch_module().GraphBuilder(str(op))
+    inputs = [
+        builder.add_tensor_input(*meta_of(fake), fake.device.type == "cpu", f"argument_{i}", False)
+        for i, fake in enumerate(fakes)
+    ]
+    try:
+        if op._schema.is_mutable or op == torch.ops.aten.native_batch_norm.default:
+            # Functionalization also gives batch norms in training the form that recipes have.
+            raise NeedsFunctionalization(str(op))
+        snippet, result = record_call(mode, fakes, "call_function", op, fake_args, fake_kwargs)
+        forms = alias_forms(fakes, tree_leaves(result), autograd=False)
+    except NeedsFunctionalization:
+        snippet, result, forms = _record_writes(mode, fakes, op, fake_args, fake_kwargs)
+    values = GraphWriter(builder, _DEVICE).write(snippet, inputs, "")
+    made = [_made(leaf) for leaf in tree_leaves(result)]
+    outputs = [
+        (builder.Value(values[slot.index]), form)
+        for slot, form, leaf in zip(tree_leaves(snippet.output), forms, made, strict=True)
+        if leaf.kind == "output"
+    ]
+    builder.set_outputs([value for value, _ in outputs], [form for _, form in outputs])
+    return _Captured(builder.serialize(), _counts(op, result), made, resizes)
+
+
+def _replace(
+    tensors: Sequence[torch.Tensor], others: Sequence[torch.Tensor], args: Any, kwargs: Any
+) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments with other tensors in the places of `tensors`."""
+    other_of = {id(tensor): other for tensor, other in zip(tensors, others, strict=True)}
+    positional, named = tree_map_only(
+        torch.Tensor, lambda t: other_of[id(t)], (list(args), dict(kwargs))
+    )
+    return positional, named
+
+
+def _resizes(
+    mode: FakeTensorMode, op: OpOverload, tensors: list[torch.Tensor], args: Any, kwargs: Any
+) -> list[Resize]:
+    """What the operator makes of `out` tensors that have another size than its results. Raises what
+    the operator raises where it cannot write: functionalization, which captures it, casts whatever
+    it finds."""
+    if not op._schema.is_mutable:
+        return []
+    after = _run_on_fakes(mode, op, args, kwargs)
+    return [
+        Resize(i, tuple(fake.shape), fake.stride())
+        for i, (fake, tensor) in enumerate(zip(after, tensors, strict=True))
+        if fake.shape != tensor.shape
+    ]
+
+
+def _check_cast(op: OpOverload, args: list[Any], kwargs: dict[str, Any]) -> None:
+    """Raises PyTorch's error for an operator in place whose result the tensor cannot hold. Fake
+    tensors do not check it."""
+    namespace, _, name = op._schema.name.partition("::")
+    packet = getattr(getattr(torch.ops, namespace), name.removesuffix("_"), None)
+    functional = getattr(packet, op._overloadname, None)
+    # pow.Scalar is no form of pow_.Scalar.
+    if not name.endswith("_") or functional is None or _types(functional) != _types(op):
+        return
+    result = functional(*args, **kwargs)
+    if isinstance(result, torch.Tensor) and not torch.can_cast(result.dtype, args[0].dtype):
+        raise RuntimeError(
+            f"result type {_type_name(result.dtype)} can't be cast to the desired output type "
+            f"{_type_name(args[0].dtype)}"
+        )
+
+
+def _types(op: OpOverload) -> list[tuple[str, str]]:
+    return [(argument.name, str(argument.type)) for argument in op._schema.arguments]
+
+
+def _type_name(dtype: torch.dtype) -> str:
+    """The name of a type in PyTorch's messages: "Float"."""
+    return torch.empty(0, dtype=dtype).type().removeprefix("torch.").removesuffix("Tensor")
+
+
+def _record_writes(
+    mode: FakeTensorMode,
+    fakes: Sequence[torch.Tensor],
+    op: OpOverload,
+    args: list[Any],
+    kwargs: dict[str, Any],
+) -> tuple[Snippet, Any, list[str]]:
+    def run(wrapped: list[torch.Tensor]) -> Any:
+        arguments, keywords = _replace(fakes, wrapped, args, kwargs)
+        return op(*arguments, **keywords)
+
+    recording = record_functional(mode, fakes, run)
+    for i in recording.mutated:
+        if fakes[i].device.type != _DEVICE:
+            raise CaptureError(f"it writes to a tensor on {fakes[i].device.type}")
+    return recording.snippet, recording.result, recording.forms
+
+
+def _made(leaf: Any) -> Made:
+    if leaf is None:
+        return Made("undefined")
+    if not isinstance(leaf, torch.Tensor):
+        raise CaptureError(f"it returns a {type(leaf).__name__}")
+    if leaf.device.type != _DEVICE:
+        raise CaptureError(f"it returns a tensor on {leaf.device.type}")
+    if leaf.numel() == 0:
+        return Made("empty", leaf.dtype, tuple(leaf.shape))
+    return Made("output")
+
+
+def _counts(op: OpOverload, result: Any) -> tuple[int, ...]:
+    """By result of the operator: the length of a list, or _SINGLE for a tensor."""
+    returns = len(op._schema.returns)
+    results = result if returns > 1 else (result,) * returns
+    return tuple(len(item) if isinstance(item, (list, tuple)) else _SINGLE for item in results)
+
+
+def _why_eager(text: str) -> str:
+    """The reasons in a program's listing: "eager %0 = aten::lgamma(%1)  # no rule ..."."""
+    lines = [line.strip() for line in text.splitlines()]
+    steps = [line for line in lines if line.startswith("eager ")]
+    return "; ".join(step.partition("#")[2].strip() or step for step in steps)
+
+
+def _program(graph: bytes, name: str) -> Any:
+    settings = resolve(None)
+    job = CompileJob(
+        graph,
+        key_options(settings),
+        front_end=None,
+        timeout_s=float(settings["compile_timeout_s"]),
+        frozen=bool(settings["frozen"]),
+    )
+    return service.compile(job, GraphRecord(f"eager {name}"), None).program
