@@ -1,6 +1,6 @@
 """Checks that includes and imports follow ARCHITECTURE.md's arrows, that no folders or modules
-depend on each other in a circle, and that torch and protobuf never meet. Python's table is in
-python_arrows.py.
+depend on each other in a circle, that torch and protobuf never meet, and that PyTorch's unstable
+headers are included in one place. Python's table is in python_arrows.py.
 
 Usage: python tools/check_arrows.py      exit 0 = clean, 1 = violations printed as file:line
 """
@@ -158,9 +158,25 @@ OUR_ROOTS = (
     "backend/",
 )
 
+TORCH = re.compile(r"^(torch|ATen|c10|caffe2|kineto)/")
+# PyTorch promises these headers to extensions. Any other may change with every version, so the rest
+# of backend/torch reaches it through UNSTABLE_TORCH.
+STABLE_TORCH = {
+    "ATen/ATen.h",
+    "c10/core/Device.h",
+    "c10/core/DeviceType.h",
+    "c10/core/Layout.h",
+    "c10/core/MemoryFormat.h",
+    "c10/core/Scalar.h",
+    "c10/core/ScalarType.h",
+    "torch/extension.h",
+    "torch/library.h",
+}
+UNSTABLE_TORCH = "backend/torch/pytorch/unstable_torch.h"
+
 # Outside headers and the only folders that may include them.
 OUTSIDE: list[tuple[re.Pattern[str], set[str]]] = [
-    (re.compile(r"^(torch|ATen|c10)/"), {"backend/torch"}),
+    (TORCH, {"backend/torch"}),
     (
         re.compile(r"^(google/protobuf|grpc)"),
         {"compile_client", "compiler_server", "recipe_store", "backend/client", "proto"},
@@ -223,7 +239,7 @@ def violations(path: str, text: str) -> list[str]:
         if not match:
             continue
         target = match.group(2)
-        saw_torch |= bool(re.match(r"(torch|ATen|c10)/", target))
+        saw_torch |= bool(TORCH.match(target))
         saw_proto |= target.endswith(".pb.h") or target.startswith("google/protobuf")
         if target.startswith(OUR_ROOTS):
             allowed = ARROWS[folder] | {folder}
@@ -232,6 +248,9 @@ def violations(path: str, text: str) -> list[str]:
         for pattern, folders in OUTSIDE:
             if pattern.match(target) and not any(path.startswith(f + "/") for f in folders):
                 found.append(f"{path}:{number}: only {sorted(folders)} may include {target}")
+        unstable = TORCH.match(target) and target not in STABLE_TORCH
+        if unstable and folder == "backend/torch" and path != UNSTABLE_TORCH:
+            found.append(f"{path}:{number}: only {UNSTABLE_TORCH} may include {target}")
     if saw_torch and saw_proto:
         found.append(f"{path}: includes both torch and protobuf headers")
     return found

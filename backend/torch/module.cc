@@ -1,7 +1,4 @@
 // Python bindings of _torch; _torch.pyi is their documentation.
-#include <torch/csrc/Generator.h>
-#include <torch/csrc/utils/pybind.h>
-
 #include <map>
 #include <string>
 
@@ -20,6 +17,7 @@
 #include "backend/torch/eager/undeclared_writes.h"
 #include "backend/torch/programs/graph_builder.h"
 #include "backend/torch/programs/program.h"
+#include "backend/torch/pytorch/unstable_torch.h"
 #include "backend/torch/record/call_program.h"
 #include "backend/torch/record/op_kernel.h"
 

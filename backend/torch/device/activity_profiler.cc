@@ -1,10 +1,5 @@
 #include "backend/torch/device/activity_profiler.h"
 
-// The wheel's headers bring their own fmt but no library of it.
-#define FMT_HEADER_ONLY
-#define KINETO_NAMESPACE libkineto
-#include <kineto/libkineto.h>
-#include <kineto/output_base.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +9,7 @@
 
 #include "backend/runtime/bridge_log.h"
 #include "backend/runtime/profiling.h"
+#include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
 namespace {

@@ -1,12 +1,10 @@
 // Device and pinned memory for PyTorch, on top of backend/runtime.
 #pragma once
 
-#include <ATen/core/CachingHostAllocator.h>
-#include <c10/core/CachingDeviceAllocator.h>
-
 #include <cstdint>
 
 #include "backend/runtime/device.h"
+#include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
 

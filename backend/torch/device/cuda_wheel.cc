@@ -1,10 +1,10 @@
 #include "backend/torch/device/cuda_wheel.h"
 
-#include <ATen/detail/CUDAHooksInterface.h>
-
 #include <cstdlib>
 #include <memory>
 #include <string_view>
+
+#include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
 namespace {

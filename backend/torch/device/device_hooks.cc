@@ -1,13 +1,10 @@
 // The interfaces through which PyTorch asks a device type: guard (device, streams, events) and
 // accelerator hooks.
-#include <ATen/detail/CUDAHooksInterface.h>
-#include <ATen/detail/HPUHooksInterface.h>
-#include <c10/core/impl/DeviceGuardImplInterface.h>
-
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/autograd_exit.h"
 #include "backend/torch/device/errors.h"
 #include "backend/torch/device/generator.h"
+#include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
 namespace {

@@ -1,6 +1,6 @@
 #include "backend/torch/device/errors.h"
 
-#include <c10/util/Exception.h>
+#include <ATen/ATen.h>
 
 namespace hpu::torch_backend {
 namespace {

@@ -2,12 +2,11 @@
 // this file.
 #pragma once
 
-#include <torch/csrc/Exceptions.h>
-
 #include <exception>
 #include <string>
 #include <utility>
 
+#include "backend/torch/pytorch/unstable_torch.h"
 #include "base/status.h"
 
 namespace hpu::torch_backend {

@@ -1,11 +1,10 @@
 #include "backend/torch/device/generator.h"
 
-#include <ATen/EmptyTensor.h>
-
 #include <cstring>
 #include <mutex>
 
 #include "backend/torch/device/allocator.h"
+#include "backend/torch/pytorch/unstable_torch.h"
 #include "base/philox.h"
 
 namespace hpu::torch_backend {

@@ -5,10 +5,11 @@
 // The state as a tensor is uint8[16]: seed and offset (in blocks), 8 bytes each, little endian.
 #pragma once
 
-#include <ATen/CPUGeneratorImpl.h>
-#include <ATen/core/Generator.h>
+#include <ATen/ATen.h>
 
 #include <optional>
+
+#include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
 

@@ -1,8 +1,9 @@
 // Autocast on hpu: operators of PyTorch's own policy lists run in the autocast dtype, in f32 or in
 // the widest type of their arguments; all other operators pass through.
 #include <ATen/ATen.h>
-#include <ATen/autocast_mode.h>
 #include <torch/library.h>
+
+#include "backend/torch/pytorch/unstable_torch.h"
 
 namespace at::autocast {
 namespace {

@@ -1,7 +1,6 @@
 #include "backend/torch/eager/cpu_call.h"
 
 #include <ATen/ATen.h>
-#include <ATen/autocast_mode.h>
 
 #include <optional>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "backend/torch/eager/host_access.h"
 #include "backend/torch/eager/result_memory.h"
 #include "backend/torch/eager/undeclared_writes.h"
+#include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
 namespace {

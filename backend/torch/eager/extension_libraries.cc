@@ -8,11 +8,10 @@
 #include <mutex>
 #include <string_view>
 
+#include "backend/torch/pytorch/unstable_torch.h"
+
 namespace hpu::torch_backend {
 namespace {
-
-// A symbol of libtorch_python.so, whose address leads to PyTorch's folder.
-extern "C" void* THPGeneratorClass;
 
 bool IsTorchLibrary(std::string_view name) {
   return name.starts_with("libtorch") || name.starts_with("libc10");
@@ -80,6 +79,7 @@ std::vector<std::string> ExtensionLibraries() {
   static std::mutex mutex;
   static Found found;
   const std::lock_guard lock(mutex);
+  // A symbol of libtorch_python.so leads to PyTorch's folder.
   const std::string torch = FileOf(reinterpret_cast<const void*>(&THPGeneratorClass));
   // The path is .../torch/lib/libtorch_python.so; torch/_C.so is beside that folder.
   Search search{&found, FileOf(reinterpret_cast<const void*>(&ExtensionLibraries)),

@@ -2,10 +2,9 @@
 // the CPU kernel runs, and results become hpu tensors. Each such call is logged and counted.
 #pragma once
 
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/stack.h>
-
 #include <string>
+
+#include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
 

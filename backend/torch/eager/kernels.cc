@@ -1,18 +1,5 @@
 #include "backend/torch/eager/kernels.h"
 
-#include <ATen/EmptyTensor.h>
-#include <ATen/Parallel.h>
-#include <ATen/native/CPUFallback.h>
-#include <ATen/native/Resize.h>
-#include <ATen/native/TensorFactories.h>
-#include <ATen/ops/_fused_sdp_choice_native.h>
-#include <ATen/ops/_reshape_alias_native.h>
-#include <ATen/ops/as_strided_native.h>
-#include <ATen/ops/set_native.h>
-#include <ATen/ops/unfold_native.h>
-#include <ATen/ops/view_as_complex_native.h>
-#include <ATen/ops/view_as_real_native.h>
-#include <ATen/ops/view_native.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -26,6 +13,7 @@
 #include "backend/torch/eager/fallback.h"
 #include "backend/torch/eager/host_access.h"
 #include "backend/torch/eager/own_kernel.h"
+#include "backend/torch/pytorch/unstable_torch.h"
 #include "base/parallel.h"
 
 namespace hpu::torch_backend {

@@ -1,13 +1,13 @@
 // Counts of the calls of each operator, by the way that they took (record/op_kernel.h).
 #pragma once
 
-#include <ATen/core/function_schema.h>
-
 #include <atomic>
 #include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
+
+#include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
 

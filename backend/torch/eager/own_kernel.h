@@ -1,10 +1,11 @@
 // Operators that have a kernel of their own beside that of the CPU.
 #pragma once
 
-#include <ATen/core/boxing/KernelFunction.h>
-#include <ATen/core/ivalue.h>
+#include <ATen/ATen.h>
 
 #include <vector>
+
+#include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
 

@@ -2,9 +2,6 @@
 // (compiler_server/passes/decompose/random.cc): they give the same numbers for a place in the
 // stream and take as many blocks.
 #include <ATen/ATen.h>
-#include <ATen/Dispatch.h>
-#include <ATen/Parallel.h>
-#include <ATen/native/CPUFallback.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -16,6 +13,7 @@
 #include "backend/torch/eager/fallback.h"
 #include "backend/torch/eager/host_access.h"
 #include "backend/torch/eager/own_kernel.h"
+#include "backend/torch/pytorch/unstable_torch.h"
 #include "base/normal.h"
 #include "base/parallel.h"
 #include "base/philox.h"

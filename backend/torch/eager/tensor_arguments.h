@@ -1,8 +1,7 @@
 // Visits the tensors among the arguments of a boxed call.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <ATen/core/ivalue.h>
+#include <ATen/ATen.h>
 
 namespace hpu::torch_backend {
 

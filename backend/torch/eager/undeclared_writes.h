@@ -5,10 +5,11 @@
 // are missing here.
 #pragma once
 
-#include <ATen/core/function_schema.h>
-#include <ATen/core/ivalue.h>
+#include <ATen/ATen.h>
 
 #include <span>
+
+#include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
 

@@ -1,12 +1,5 @@
 #include "backend/torch/programs/compiled_function.h"
 
-#include <ATen/core/grad_mode.h>
-#include <ATen/record_function.h>
-#include <torch/csrc/autograd/forward_grad.h>
-#include <torch/csrc/autograd/python_variable.h>
-#include <torch/csrc/utils/object_ptr.h>
-#include <torch/csrc/utils/pybind.h>
-
 #include "backend/runtime/copy.h"
 #include "backend/runtime/profiling.h"
 #include "backend/torch/device/allocator.h"
@@ -14,6 +7,7 @@
 #include "backend/torch/device/errors.h"
 #include "backend/torch/eager/kernels.h"
 #include "backend/torch/programs/gil_release.h"
+#include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
 namespace {

@@ -1,12 +1,6 @@
 #include "backend/torch/programs/compiled_program.h"
 
-#include <ATen/SavedTensorHooks.h>
-#include <ATen/core/grad_mode.h>
-#include <c10/core/InferenceMode.h>
-#include <torch/csrc/autograd/custom_function.h>
-#include <torch/csrc/autograd/graph_task.h>
-#include <torch/csrc/autograd/python_variable.h>
-#include <torch/csrc/utils/object_ptr.h>
+#include <ATen/ATen.h>
 
 #include <algorithm>
 #include <mutex>
@@ -18,6 +12,7 @@
 #include "backend/torch/device/dtypes.h"
 #include "backend/torch/device/errors.h"
 #include "backend/torch/programs/recorded_call.h"
+#include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
 

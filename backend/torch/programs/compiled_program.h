@@ -8,7 +8,7 @@
 // node.
 #pragma once
 
-#include <ATen/core/ivalue.h>
+#include <ATen/ATen.h>
 #include <Python.h>
 
 #include <cstdint>

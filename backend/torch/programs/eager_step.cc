@@ -1,8 +1,6 @@
 #include "backend/torch/programs/eager_step.h"
 
-#include <ATen/ScalarOps.h>
-#include <ATen/autocast_mode.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <ATen/ATen.h>
 
 #include "backend/runtime/bridge_log.h"
 #include "backend/runtime/counters.h"
@@ -10,6 +8,7 @@
 #include "backend/torch/device/dtypes.h"
 #include "backend/torch/device/errors.h"
 #include "backend/torch/programs/optional_type.h"
+#include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
 namespace {

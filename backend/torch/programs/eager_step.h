@@ -2,13 +2,12 @@
 #pragma once
 
 #include <ATen/ATen.h>
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/stack.h>
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "backend/torch/pytorch/unstable_torch.h"
 #include "program/program.h"
 
 namespace hpu::torch_backend {

@@ -1,9 +1,9 @@
 // Releases the GIL while it lives, if this thread has it: autograd's threads do not.
 #pragma once
 
-#include <torch/csrc/utils/pybind.h>
-
 #include <optional>
+
+#include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
 

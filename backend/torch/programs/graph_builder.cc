@@ -1,14 +1,8 @@
 #include "backend/torch/programs/graph_builder.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <torch/csrc/Device.h>
-#include <torch/csrc/Dtype.h>
-#include <torch/csrc/DynamicTypes.h>
-#include <torch/csrc/Layout.h>
-#include <torch/csrc/MemoryFormat.h>
-
 #include "backend/torch/device/dtypes.h"
 #include "backend/torch/programs/optional_type.h"
+#include "backend/torch/pytorch/unstable_torch.h"
 #include "graph/graph_builder.h"
 
 namespace hpu::torch_backend {

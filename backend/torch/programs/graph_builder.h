@@ -3,9 +3,7 @@
 // annotations.
 #pragma once
 
-#include <ATen/core/function_schema.h>
-#include <torch/csrc/utils/pybind.h>
-
+#include "backend/torch/pytorch/unstable_torch.h"
 #include "graph/argument.h"
 #include "graph/op_schema.h"
 

@@ -1,9 +1,8 @@
 #include "backend/torch/programs/input_form.h"
 
-#include <ATen/EmptyTensor.h>
-
 #include "backend/torch/device/dtypes.h"
 #include "backend/torch/device/errors.h"
+#include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
 namespace {

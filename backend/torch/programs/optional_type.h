@@ -1,7 +1,7 @@
 // Optional types of operators' declarations.
 #pragma once
 
-#include <ATen/core/jit_type.h>
+#include <ATen/ATen.h>
 
 namespace hpu::torch_backend {
 

@@ -1,9 +1,6 @@
 #include "backend/torch/programs/program.h"
 
 #include <structmember.h>
-#include <torch/csrc/Exceptions.h>
-#include <torch/csrc/utils/object_ptr.h>
-#include <torch/csrc/utils/pybind.h>
 
 #include <cstddef>
 #include <memory>
@@ -11,6 +8,7 @@
 
 #include "backend/torch/device/errors.h"
 #include "backend/torch/programs/compiled_program.h"
+#include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
 namespace {

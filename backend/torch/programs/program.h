@@ -2,9 +2,9 @@
 #pragma once
 
 #include <Python.h>
-#include <c10/util/intrusive_ptr.h>
 
 #include "backend/torch/programs/compiled_program.h"
+#include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
 

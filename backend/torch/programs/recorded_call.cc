@@ -1,12 +1,6 @@
 #include "backend/torch/programs/recorded_call.h"
 
-#include <torch/csrc/Exceptions.h>
-#include <torch/csrc/PyInterpreter.h>
-#include <torch/csrc/autograd/functions/basic_ops.h>
-#include <torch/csrc/autograd/functions/utils.h>
-#include <torch/csrc/autograd/python_variable.h>
-#include <torch/csrc/utils/object_ptr.h>
-#include <torch/csrc/utils/pybind.h>
+#include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
 

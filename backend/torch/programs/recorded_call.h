@@ -10,8 +10,6 @@
 
 #include <ATen/ATen.h>
 #include <Python.h>
-#include <c10/core/SafePyObject.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include <cstdint>
 #include <optional>
@@ -20,6 +18,7 @@
 #include <vector>
 
 #include "backend/torch/programs/compiled_program.h"
+#include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
 

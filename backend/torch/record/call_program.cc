@@ -1,15 +1,5 @@
 #include "backend/torch/record/call_program.h"
 
-#include <ATen/ThreadLocalState.h>
-#include <c10/util/ScopeExit.h>
-#include <torch/csrc/Dtype.h>
-#include <torch/csrc/DynamicTypes.h>
-#include <torch/csrc/Exceptions.h>
-#include <torch/csrc/Layout.h>
-#include <torch/csrc/MemoryFormat.h>
-#include <torch/csrc/jit/python/pybind_utils.h>
-#include <torch/csrc/utils/tensor_memoryformats.h>
-
 #include <optional>
 #include <thread>
 
@@ -17,6 +7,7 @@
 #include "backend/torch/eager/kernels.h"
 #include "backend/torch/programs/optional_type.h"
 #include "backend/torch/programs/program.h"
+#include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
 namespace {

@@ -2,9 +2,7 @@
 // a graph of torch.compile; Python does that (habana_frameworks/torch/eager/), once per signature.
 #pragma once
 
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/ivalue.h>
-#include <torch/csrc/utils/pybind.h>
+#include <ATen/ATen.h>
 
 #include <cstdint>
 #include <memory>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "backend/torch/programs/compiled_program.h"
+#include "backend/torch/pytorch/unstable_torch.h"
 #include "backend/torch/record/call_signature.h"
 
 namespace hpu::torch_backend {

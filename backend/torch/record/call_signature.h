@@ -4,13 +4,13 @@
 // Addresses are no part of it.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <ATen/core/ivalue.h>
-#include <c10/util/SmallVector.h>
+#include <ATen/ATen.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+
+#include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
 

@@ -1,8 +1,6 @@
 #include "backend/torch/record/op_kernel.h"
 
 #include <ATen/ATen.h>
-#include <ATen/autocast_mode.h>
-#include <torch/csrc/Exceptions.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -20,6 +18,7 @@
 #include "backend/torch/eager/op_counts.h"
 #include "backend/torch/eager/own_kernel.h"
 #include "backend/torch/eager/tensor_arguments.h"
+#include "backend/torch/pytorch/unstable_torch.h"
 #include "backend/torch/record/call_table.h"
 
 namespace hpu::torch_backend {

@@ -8,7 +8,7 @@
 // With PT_HPU_PLACE_ON_CPU=none only the first one is left.
 #pragma once
 
-#include <torch/csrc/utils/pybind.h>
+#include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 
 from paths import ROOT
@@ -65,6 +66,33 @@ def test_rows_of_sub_folders_are_kept():
         "graph_compiler/plan/schedule.cc:2: graph_compiler/plan may not include "
         "graph_compiler/import/importer.h"
     ]
+
+
+def test_unstable_headers_of_pytorch_are_included_by_one_header_only():
+    stable = ("ATen/ATen.h", "torch/library.h", "c10/core/ScalarType.h")
+    unstable = (
+        "torch/csrc/Dtype.h",
+        "ATen/EmptyTensor.h",
+        "ATen/ops/view_native.h",
+        "c10/util/SmallVector.h",
+        "kineto/libkineto.h",
+    )
+    owner = check_arrows.UNSTABLE_TORCH
+    assert check_arrows.violations(owner, include(*stable, *unstable)) == []
+    for path in ("backend/torch/module.cc", "backend/torch/pytorch/another.h"):
+        assert check_arrows.violations(path, include(*stable, owner)) == []
+        assert check_arrows.violations(path, include(*stable, *unstable)) == [
+            f"{path}:{number}: only {owner} may include {header}"
+            for number, header in enumerate(unstable, 4)
+        ]
+    angle = "#include <ATen/Parallel.h>\n"
+    assert len(check_arrows.violations("backend/torch/module.cc", angle)) == 1
+
+
+def test_the_header_of_what_is_unstable_says_what_is_used_of_each():
+    lines = (ROOT / check_arrows.UNSTABLE_TORCH).read_text(encoding="utf-8").splitlines()
+    for before, line in itertools.pairwise(lines):
+        assert not line.startswith("#include") or before.startswith("// "), line
 
 
 def test_rows_of_python_folders_are_kept():
