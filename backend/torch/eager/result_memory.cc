@@ -1,11 +1,10 @@
 #include "backend/torch/eager/result_memory.h"
 
-#include <c10/core/CPUAllocator.h>
-
 #include <mutex>
 #include <unordered_map>
 
 #include "backend/torch/device/allocator.h"
+#include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
 namespace {

@@ -47,6 +47,8 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 // at::HPUHooksInterface and its registration.
 #include <ATen/detail/HPUHooksInterface.h>
+// c10::SetCPUAllocator(), for results in device memory.
+#include <c10/core/CPUAllocator.h>
 // c10::DeviceAllocator and the figures of c10::CachingDeviceAllocator.
 #include <c10/core/CachingDeviceAllocator.h>
 // c10::impl::DeviceGuardImplInterface and its registration: streams and events.
