@@ -322,3 +322,23 @@ def test_many_signatures_fit(only_recipes) -> None:
         for number in range(5000):
             a.add(float(number))
     assert a.add(7.0).tolist() == [8, 8]
+
+
+@pytest.mark.parametrize("place", ["", "none"])
+def test_out_of_memory_is_one_error(place: str) -> None:
+    """A result that does not fit raises what an allocation raises, and the device goes on."""
+    a = torch.ones(1 << 20, 1, device="hpu")
+    with place_on_cpu(place):
+        with pytest.raises(torch.OutOfMemoryError, match=r"tried to allocate 4\.00 TiB"):
+            a + a.t()
+        with pytest.raises(torch.OutOfMemoryError, match=r"tried to allocate 4\.00 TiB"):
+            torch.empty(1 << 40, device="hpu")
+    assert (a[:2] * 2).tolist() == [[2.0], [2.0]]
+
+
+def test_printing_needs_no_operator(only_recipes) -> None:
+    a = x(3, 4)
+    ours = a.to("hpu")
+    _torch.reset_op_counts()
+    assert repr(ours) == repr(a)[:-1] + ", device='hpu:0')"
+    assert _torch.op_counts() == {}
