@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 
 import pytest
@@ -157,6 +158,25 @@ def test_figures_of_a_process():
         "failure": "ValueError: no"
     }
     assert runner.read_figures("", "", -9) == {"failure": "exit code -9"}
+
+
+@pytest.mark.parametrize(
+    ("section", "contender", "autoload"),
+    [("fetch", "hpu fetch", "1"), ("peak", "hpu peak", "0"), ("models", "hpu warm", "0")],
+)
+def test_only_the_process_that_fetches_has_the_package_loaded_by_pytorch(
+    section, contender, autoload, tmp_path, monkeypatch
+):
+    loads: list[str] = []
+
+    def run(command, env, **_):
+        loads.append(env.get("TORCH_DEVICE_BACKEND_AUTOLOAD", ""))
+        return subprocess.CompletedProcess(command, 0, 'FIGURES {"first_ms": 1}\n', "")
+
+    monkeypatch.setattr(runner.subprocess, "run", run)
+    step = plan.Step(section, "bert-base", "f32", contender, 0)
+    assert runner.Runner(tmp_path, 0.0).run(step) == {"first_ms": 1}
+    assert loads[-1] == autoload
 
 
 def test_clock():
