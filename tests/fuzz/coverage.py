@@ -50,8 +50,9 @@ _QUANTISED = """
     composite dequantize, composite quantize
 """
 _SAMPLED = """
-    composite adaptive_avg_pool_3d, composite adaptive_max_pool_3d, composite addr
-    composite avg_pool_3d, composite broadcast_tensors, composite cdist, composite channel_shuffle
+    composite adaptive_avg_pool_3d, composite adaptive_max_pool_3d, composite addbmm
+    composite addr, composite aminmax, composite avg_pool_3d
+    composite broadcast_tensors, composite cdist, composite channel_shuffle
     composite conv_tbc, composite copysign, composite cross, composite diag_embed
     composite diagonal_scatter, composite dist, composite eye, composite fmax, composite fmin
     composite grid_sample, composite histc, composite index_reduce, composite ldexp
