@@ -150,12 +150,12 @@ void Distances(Call& call) {
 }
 
 // _cdist_backward(grad, x1, x2, p, distances): the distance of equal points has no gradient, so
-// theirs is 0.
+// theirs is 0. PyTorch 2.14 renamed its first argument to grad_output.
 void DistancesBackward(Call& call) {
   const Expr difference = Differences(call);
   const Expr distance = In(call, "cdist");
   if (call.refused()) return;
-  const Expr share = Where(distance == 0.0, 0.0, In(call, "grad") / distance);
+  const Expr share = Where(distance == 0.0, 0.0, In(call, call.name(0)) / distance);
   const Expr each = WithDims(share, {share.rank()}) * difference;
   if (call.refused()) return;
   Give(call, Expand(Sum(each, {each.rank() - 2}, false), call.type().sizes));
