@@ -92,8 +92,8 @@ class _Inside(threading.local):
 _inside = _Inside()
 
 
-def _with_strides(made: Callable[[torch.Tensor, Any], torch.Tensor]) -> Fake:
-    """made: makes the result from PyTorch's result and the arguments."""
+def _with_strides(made: Callable[[Any, Any], Any]) -> Fake:
+    """made: makes what an op returns from what PyTorch's fake op returns and the arguments."""
 
     def rule(fake_mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
         device = _device_of(args, kwargs)
@@ -110,13 +110,18 @@ def _with_strides(made: Callable[[torch.Tensor, Any], torch.Tensor]) -> Fake:
 
 
 def _keep_format(argument: int) -> Fake:
-    def made(result: torch.Tensor, args: Any) -> torch.Tensor:
-        order = suggest_memory_format(args[argument])
-        return torch.empty(
-            result.shape, dtype=result.dtype, device=result.device, memory_format=order
-        )
+    return _with_strides(lambda result, args: _in_format_of(args[argument], result))
 
-    return _with_strides(made)
+
+def _in_format_of(argument: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+    order = suggest_memory_format(argument)
+    return torch.empty(result.shape, dtype=result.dtype, device=result.device, memory_format=order)
+
+
+def _group_norm(result: tuple[torch.Tensor, ...], args: Any) -> tuple[torch.Tensor, ...]:
+    """The first result keeps the input's memory format. Until PyTorch 2.13 F.group_norm makes its
+    input row-major for hpu; since 2.14 it does not, and PyTorch's fake result is row-major."""
+    return (_in_format_of(args[0], result[0]), *result[1:])
 
 
 def _rolled(result: torch.Tensor, args: Any) -> torch.Tensor:
@@ -161,6 +166,7 @@ def register() -> None:
         table[op] = _as_on_cpu(table.get(op))
     for op, argument in _KEEP_FORMAT.items():
         table[op] = _keep_format(argument)
+    table[_aten.native_group_norm.default] = _with_strides(_group_norm)
     table[_aten.roll.default] = _with_strides(_rolled)
     path = "torch._decomp.decompositions.native_batch_norm_helper"
     replace(path, _batch_norm(original(path)))
