@@ -231,7 +231,8 @@ VMAP_FORWARD: dict[str, Transform] = {
 GROUPS = {"reverse": REVERSE, "forward": FORWARD, "vmap": VMAP, "vmap, forward": VMAP_FORWARD}
 TRANSFORMS = REVERSE | FORWARD | VMAP | VMAP_FORWARD
 
-# Eager code of PyTorch 2.13 computes these wrongly. Each row has the function without the fault.
+# Eager code of PyTorch before 2.15 computes these wrongly. Each row has the function without the
+# fault.
 EAGER_IS_WRONG: dict[tuple[str, str], Transform] = {
     ("determinant", "vmap of jacfwd"): lambda f: (
         lambda x: torch.stack([jacfwd(f)(sample) for sample in x])

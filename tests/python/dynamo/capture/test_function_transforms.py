@@ -122,10 +122,10 @@ def test_two_transforms_of_each_function(name, transforms):
 
 @pytest.mark.parametrize(("name", "transform"), EAGER_IS_WRONG)
 def test_what_eager_computes_wrongly(name, transform):
-    """If eager and reference agree here, PyTorch is right now and the row goes."""
+    """A row goes when no supported PyTorch computes it wrongly; 2.15 has none."""
     x, function = given(name), TRANSFORMS[transform](FUNCTIONS[name])
     expected = reference(name, transform)(x)
-    assert not torch.allclose(function(x), expected, rtol=0.1)
+    assert torch.allclose(function(x), expected, rtol=0.1) == (torch.__version__ >= (2, 15))
     found = compiled(function)(x.to("hpu"))
     torch.testing.assert_close(found.cpu(), expected, rtol=1e-3, atol=1e-3)
 
