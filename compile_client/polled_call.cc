@@ -18,10 +18,10 @@ constexpr int64_t kLongestRetryMs = 60'000;
 
 }  // namespace
 
-PolledCall::PolledCall(std::chrono::milliseconds timeout,
+PolledCall::PolledCall(std::chrono::milliseconds timeout, std::chrono::milliseconds left,
                        const std::function<absl::Status()>& interrupt, Late late)
     : interrupt_(interrupt), timeout_(timeout), late_(late), request_id_(RequestScope::Current()) {
-  context_.set_deadline(std::chrono::system_clock::now() + timeout);
+  context_.set_deadline(std::chrono::system_clock::now() + left);
   context_.AddMetadata(kRequestIdHeader, request_id_);
 }
 

@@ -29,7 +29,11 @@ std::optional<std::chrono::milliseconds> RetryHint(const absl::Status& status);
 class PolledCall {
  public:
   PolledCall(std::chrono::milliseconds timeout, const std::function<absl::Status()>& interrupt,
-             Late late = Late::kServerUnavailable);
+             Late late = Late::kServerUnavailable)
+      : PolledCall(timeout, timeout, interrupt, late) {}
+  // The call may take `left` of the `timeout` that its caller was given; errors name the latter.
+  PolledCall(std::chrono::milliseconds timeout, std::chrono::milliseconds left,
+             const std::function<absl::Status()>& interrupt, Late late);
   ~PolledCall();
   PolledCall(const PolledCall&) = delete;
   PolledCall& operator=(const PolledCall&) = delete;

@@ -249,8 +249,9 @@ absl::StatusOr<Compiled> RpcClient::Compile(const CompileCall& compile_call,
   const Call compile = [&](wire::CompileService::Stub& stub) -> absl::Status {
     ASSIGN_OR_RETURN(const std::shared_ptr<const store::Keyring> trusted, options_.trusted());
     CompileEvents events(content, trusted, progress);
-    const auto left = deadline - std::chrono::steady_clock::now();
-    PolledCall call(std::chrono::ceil<std::chrono::milliseconds>(left), interrupt, Late::kAnswer);
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    PolledCall call(timeout, left, interrupt, Late::kAnswer);
     RETURN_IF_ERROR(Introduce(call));
     RETURN_IF_ERROR(call.Stream<wire::CompileEvent>(
         stub.PrepareAsyncCompile(call.context(), request, call.queue()),
