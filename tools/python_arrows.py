@@ -44,7 +44,7 @@ ARROWS: dict[str, set[str]] = {
     "dynamo/settings": {"internal"},
     "dynamo/records": {"internal", NATIVE},
     "dynamo/fingerprints": {"internal"},
-    "dynamo/patches": set(),
+    "dynamo/patches": {"internal"},
     "dynamo/capture/decompositions": {"dynamo/fingerprints"},
     "dynamo/capture": {"dynamo/capture/decompositions", "internal", NATIVE},
     "dynamo/keys": {

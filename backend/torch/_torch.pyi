@@ -230,6 +230,18 @@ def set_call_compiler(
 def forget_call_programs() -> None:
     """Makes eager calls ask for their programs again."""
 
+def register_autocast(rules: list[tuple[str, str]]) -> list[str]:
+    """Registers how autocast on hpu casts the arguments of aten's out-of-place operators; returns
+    the names that no such operator has. Call it once.
+
+    A rule has a name, with or without an overload, and a way to cast floating-point arguments that
+    are not f64: "lower_precision" (to autocast's type), "lower_precision_of_first" (the first
+    argument alone), "fp32", "promote" (to their widest type), or "aligned" (the same, and autocast
+    goes on in the operator's parts). The first rule of an operator holds."""
+
+def autocast_rules() -> list[tuple[str, str]]:
+    """Returns the rules that were registered."""
+
 LOG_DEVICE: int  # 0x1
 LOG_KERNEL: int  # 0x2
 LOG_BRIDGE: int  # 0x4

@@ -11,6 +11,7 @@
 #include "backend/torch/device/cuda_wheel.h"
 #include "backend/torch/device/errors.h"
 #include "backend/torch/device/generator.h"
+#include "backend/torch/eager/autocast.h"
 #include "backend/torch/eager/extension_libraries.h"
 #include "backend/torch/eager/fallback.h"
 #include "backend/torch/eager/op_counts.h"
@@ -268,6 +269,7 @@ PYBIND11_MODULE(_torch, m) {
   AddProgramType(m.ptr());
   BindGraphBuilder(m);
   BindOpKernels(m);
+  BindAutocast(m);
   BindCallCompiler(m);
   BindDevice(m);
   BindMemory(m);

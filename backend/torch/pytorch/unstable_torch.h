@@ -19,7 +19,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 // c10::FunctionSchema, c10::Argument, c10::AliasInfo.
 #include <ATen/core/function_schema.h>
-// torch::jit::Stack, last() and drop().
+// torch::jit::Stack, last(), peek() and drop().
 #include <ATen/core/stack.h>
 // The guards at::AutoDispatchBelowAutograd and at::AutoDispatchBelowADInplaceOrView.
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -30,7 +30,7 @@
 
 // at::ThreadLocalState and its guard, for a capture without the caller's modes.
 #include <ATen/ThreadLocalState.h>
-// at::autocast::is_autocast_enabled() and PyTorch's lists of operators by policy.
+// at::autocast::is_autocast_enabled(), the type that it casts to, and casts with its cache.
 #include <ATen/autocast_mode.h>
 // at::GradMode, at::AutoGradMode, at::NoGradGuard.
 #include <ATen/core/grad_mode.h>

@@ -109,6 +109,7 @@ def autoload() -> None:
     from . import hpu
 
     register_device_module("hpu", hpu)
+    hpu.autocast_lists.register()
     features.enable(features.MANUAL_SEED, hpu.random.join_manual_seed)
     features.enable(features.PRINTING, hpu.printing.copy_before_printing)
     hpu.streams.join_tensor_record_stream()

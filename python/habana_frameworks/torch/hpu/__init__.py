@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from .. import native
+from . import autocast_lists as autocast_lists
 from . import graphs as graphs
 from . import metrics as metrics
 from . import printing as printing

@@ -30,6 +30,8 @@ _DUMPS = (
 )
 _COLLECTIVES = "there are no collectives between hpu devices"
 _MATMUL = "the compiler chooses the form of a matrix product"
+# Files with the names of operators, for lower precision and for f32 (hpu/autocast_lists.py).
+AUTOCAST_LISTS = ("PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST", "PT_HPU_AUTOCAST_FP32_OPS_LIST")
 
 FLAGS: tuple[Flag, ...] = (
     Flag(
@@ -60,8 +62,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag("PT_HPU_GRAPH_DUMP_FORMAT", "pbtxt", _DUMPS, settable=True),
     Flag("PT_HPU_GRAPH_DUMP_PREFIX", ".graph_dumps", _DUMPS),
     Flag("PT_COMPILATION_STATS_PATH", "", "metrics are written to PT_HPU_METRICS_FILE", True),
-    Flag("PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST", "", "autocast's lists are built in"),
-    Flag("PT_HPU_AUTOCAST_FP32_OPS_LIST", "", "autocast's lists are built in"),
+    *(Flag(name, "", "active") for name in AUTOCAST_LISTS),
     Flag("PT_HPU_MAX_COMPOUND_OP_SIZE", 2**63 - 1, _LAZY),
     Flag("PT_HPU_WEIGHT_SHARING", True, _LAZY),
     Flag("PT_HPU_ENABLE_LAZY_COLLECTIVES", False, _COLLECTIVES),

@@ -154,6 +154,13 @@ def extensions_text() -> str:
     return _digest("\n".join(sorted(digests))) if digests else "none"
 
 
+@functools.cache
+def _autocast_lists_text() -> str:
+    """Describes which operators autocast casts, which a graph may enable by itself."""
+    rules = native.torch_module().autocast_rules()
+    return _digest("\n".join(f"{name} {way}" for name, way in rules))
+
+
 def ambient_factors() -> Factors:
     """PyTorch's global state that changes results. Raises Uncacheable."""
     autocast = [
@@ -168,6 +175,7 @@ def ambient_factors() -> Factors:
         ("grad_mode", str(torch.is_grad_enabled())),
         ("inference_mode", str(torch.is_inference_mode_enabled())),
         ("autocast", " ".join(autocast) or "off"),
+        ("autocast_lists", _autocast_lists_text()),
         ("default_dtype", str(torch.get_default_dtype())),
         ("float32_matmul_precision", torch.get_float32_matmul_precision()),
         ("int4_weight_columns", str(block_columns())),

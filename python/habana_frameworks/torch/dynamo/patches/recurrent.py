@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 
+from ...internal import bridge_config
+from ...internal.flag_table import AUTOCAST_LISTS
 from ...torch_compat.dispatcher import (
     DispatchKey,
     DispatchKeySet,
@@ -202,11 +204,15 @@ def _layers(
     batch_first: bool,
 ) -> tuple[torch.Tensor, ...]:
     """Computes torch.lstm and its like."""
+    given = hx if kind == "lstm" else [hx]
     if torch.is_autocast_enabled("hpu"):
-        params = [p.to(torch.get_autocast_dtype("hpu")) for p in params]
+        dtype = torch.get_autocast_dtype("hpu")
+        params = [p.to(dtype) for p in params]
+        if kind == "lstm":  # its steps multiply the state, which autocast does in this type
+            given = [s.to(dtype) for s in given]
     directions = 2 if bidirectional else 1
     each = len(params) // (num_layers * directions)
-    states = [s.unbind(0) for s in (hx if kind == "lstm" else [hx])]
+    states = [s.unbind(0) for s in given]
     x = input.transpose(0, 1) if batch_first else input
     finals: list[Any] = []
     for layer in range(num_layers):
@@ -243,6 +249,8 @@ def _is_ours(
     if input.numel() == 0 or not params:
         return False
     autocast = torch.is_autocast_enabled("hpu")
+    if autocast and any(bridge_config.get(flag) for flag in AUTOCAST_LISTS):
+        return False  # the user's lists say which types the steps have
     if not autocast and len({t.dtype for t in tensors}) > 1:
         return False
     # Eager calls without a gradient are one CPU call, which draws its masks by itself.
