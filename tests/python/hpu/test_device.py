@@ -247,21 +247,6 @@ def test_optimizer_step_matches_cpu():
     torch.testing.assert_close(*results)
 
 
-def test_autocast():
-    a, b = torch.randn(4, 4, device="hpu"), torch.randn(4, 4, device="hpu")
-    with torch.autocast("hpu", dtype=torch.bfloat16):
-        assert (a @ b).dtype == torch.bfloat16
-        assert torch.nn.functional.linear(a, b).dtype == torch.bfloat16
-        assert torch.exp(a.bfloat16()).dtype == torch.float32
-        assert torch.addcmul(a, a, a.bfloat16()).dtype == torch.float32
-        assert torch.softmax((a @ b), dim=-1).dtype == torch.float32
-        assert torch.relu(a.bfloat16()).dtype == torch.bfloat16
-        assert (a.cpu() @ b.cpu()).dtype == torch.float32
-        with torch.autocast("hpu", enabled=False):
-            assert (a @ b).dtype == torch.float32
-    assert (a @ b).dtype == torch.float32
-
-
 def test_serialisation():
     x = torch.randn(3, 4, device="hpu")
     file = io.BytesIO()
