@@ -162,17 +162,11 @@ def mem_get_info() -> tuple[int, int]:
     """Returns (free, total) of the device memory."""
 
 def empty_cache() -> None: ...
-def record_stream(tensor: torch.Tensor, stream_id: int) -> None:
-    """The tensor's memory is not reused before the work now queued on that stream has ended."""
-
 def data_address(tensor: torch.Tensor) -> int:
     """Returns the device address of the first element."""
 
 # A stream is its id (torch.Stream.stream_id); 0 is the default stream. The current stream is a
 # property of the thread.
-
-def create_stream(priority: int = 0) -> int:
-    """Returns the next stream of a fixed pool, round robin; `priority` is only for information."""
 
 def default_stream() -> int: ...
 def current_stream() -> int: ...
@@ -180,23 +174,9 @@ def set_stream(stream_id: int) -> None: ...
 def stream_handle(stream_id: int) -> int:
     """Returns the library's stream handle (synStreamHandle) as an integer."""
 
-def stream_query(stream_id: int) -> bool:
-    """Returns True when nothing is pending."""
-
-def stream_synchronize(stream_id: int) -> None: ...
-def stream_wait_event(stream_id: int, event: Event) -> None: ...
-def stream_wait_stream(stream_id: int, other: int) -> None: ...
-
-class Event:
-    """A point in a stream. An event that was never recorded counts as complete."""
-
-    def __init__(self, enable_timing: bool = False) -> None: ...
-    def record(self, stream_id: int) -> None: ...
-    def query(self) -> bool: ...
-    def synchronize(self) -> None: ...
-    def elapsed_time(self, end: Event) -> float:
-        """Returns the milliseconds from this event to `end`. Both must be recorded, complete and
-        made with timing."""
+def event_elapsed_ms(start: int, end: int) -> float:
+    """Returns the milliseconds from one event to another, each given by torch.Event.event_id. Both
+    must be recorded, complete and made with timing."""
 
 def manual_seed(seed: int) -> None: ...
 def seed() -> int:

@@ -92,10 +92,6 @@ void BindMemory(py::module_& m) {
   m.def("reset_accumulated_memory_stats", [] { GetDeviceAllocator().resetAccumulatedStats(0); });
   m.def("mem_get_info", [] { return GetDeviceAllocator().getMemoryInfo(0); }, ReleaseGil());
   m.def("empty_cache", [] { GetDeviceAllocator().emptyCache(); }, ReleaseGil());
-  m.def("record_stream", [](const at::Tensor& tensor, uint32_t stream) {
-    runtime::DeviceBlock* block = BlockOf(tensor.storage().data_ptr());
-    if (block != nullptr) Device::Get().allocator().RecordStream(block, AcquiredStream(stream));
-  });
   m.def("data_address", [](const at::Tensor& tensor) {
     TORCH_CHECK_VALUE(tensor.device().type() == c10::DeviceType::HPU,
                       "data_address: the tensor is on ", tensor.device());
@@ -104,32 +100,17 @@ void BindMemory(py::module_& m) {
 }
 
 void BindStreams(py::module_& m) {
-  m.def(
-      "create_stream",
-      [](int /*priority*/) { return AcquiredStream(Device::Get().NextStreamId()).id(); },
-      py::arg("priority") = 0, ReleaseGil());
   m.def("default_stream", [] { return 0; });
   m.def("current_stream", [] { return runtime::CurrentStreamId(); });
   m.def("set_stream", [](uint32_t id) { runtime::SetCurrentStreamId(AcquiredStream(id).id()); });
   m.def("stream_handle",
         [](uint32_t id) { return reinterpret_cast<uintptr_t>(AcquiredStream(id).handle()); });
-  m.def("stream_query", [](uint32_t id) { return Check(AcquiredStream(id).Query()); });
-  m.def(
-      "stream_synchronize", [](uint32_t id) { Check(AcquiredStream(id).Synchronize()); },
-      ReleaseGil());
-  m.def("stream_wait_event",
-        [](uint32_t id, Event& event) { Check(AcquiredStream(id).Wait(event)); });
-  m.def("stream_wait_stream", [](uint32_t id, uint32_t other) {
-    Check(AcquiredStream(id).WaitStream(AcquiredStream(other)));
+  m.def("event_elapsed_ms", [](uintptr_t start, uintptr_t end) {
+    TORCH_CHECK(start != 0 && end != 0,
+                "elapsed_time needs events made with enable_timing=True, and both recorded");
+    return Check(
+        reinterpret_cast<const Event*>(start)->ElapsedMs(*reinterpret_cast<const Event*>(end)));
   });
-  py::class_<Event>(m, "Event")
-      .def(py::init<bool>(), py::arg("enable_timing") = false)
-      .def("record", [](Event& event, uint32_t id) { Check(event.Record(AcquiredStream(id))); })
-      .def("query", [](const Event& event) { return Check(event.Query()); })
-      .def(
-          "synchronize", [](const Event& event) { Check(event.Synchronize()); }, ReleaseGil())
-      .def("elapsed_time",
-           [](const Event& start, const Event& end) { return Check(start.ElapsedMs(end)); });
 }
 
 void BindRandom(py::module_& m) {

@@ -112,7 +112,6 @@ def autoload() -> None:
     hpu.autocast_lists.register()
     features.enable(features.MANUAL_SEED, hpu.random.join_manual_seed)
     features.enable(features.PRINTING, hpu.printing.copy_before_printing)
-    hpu.streams.join_tensor_record_stream()
     hpu.torch_profiler.complete()
     features.enable(features.ARTIFACTS, _register_artifacts)
     features.enable(features.COMPILING, _connect_eager_ops)

@@ -113,7 +113,10 @@ def device_count() -> int:
 def synchronize(device: DeviceArgument = None) -> None:
     """Waits for all queued work."""
     check_device(device)
-    native.torch_module().synchronize()
+    if torch.compiler.is_compiling():
+        torch.accelerator.synchronize()  # Dynamo knows this function
+    else:
+        native.torch_module().synchronize()
 
 
 def get_device_name(device: DeviceArgument = None) -> str:

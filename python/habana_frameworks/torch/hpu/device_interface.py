@@ -1,13 +1,10 @@
 """The device interface that Dynamo, Inductor and libraries ask for with
-torch._dynamo.device_interface.get_interface_for_device("hpu").
-
-Streams and events are torch.Stream and torch.Event here, as Dynamo requires of an interface.
-"""
+torch._dynamo.device_interface.get_interface_for_device("hpu")."""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -18,7 +15,6 @@ from ..torch_compat.device_interface import (
     caching_worker_device_properties,
     register_interface_for_device,
 )
-from ..torch_compat.devices import DeviceType
 from . import memory, placement, streams
 from .placement import DeviceArgument, check_device
 
@@ -35,33 +31,10 @@ class DeviceProperties:
     driver_version: str
 
 
-class Stream(torch.Stream):
-    """A torch.Stream of hpu, new unless `stream_id` names one."""
-
-    def __new__(cls, device: DeviceArgument = None, *, priority: int = 0, **known: Any) -> Stream:
-        if known:
-            return super().__new__(cls, **known)
-        index = check_device(device)
-        return super().__new__(cls, torch.device("hpu", index), priority=priority)
-
-
-class Event(torch.Event):
-    """Makes a torch.Event of hpu rather than an object of this class, because elapsed_time takes
-    nothing else."""
-
-    def __new__(cls, enable_timing: bool = False, **kinds: bool) -> Any:
-        return torch.Event("hpu", enable_timing=enable_timing, **kinds)
-
-
-def _known_stream(number: int) -> Stream:
-    kind = DeviceType.HPU.value
-    return Stream(stream_id=number, device_index=0, device_type=kind)
-
-
 class HpuInterface(DeviceInterface):
     device = placement.device
-    Event = Event
-    Stream = Stream
+    Event = streams.Event
+    Stream = streams.Stream
 
     class Worker:
         """The interface in a worker process, forked from one that has the device: it returns what
@@ -111,23 +84,21 @@ class HpuInterface(DeviceInterface):
         return bool(native.torch_module().is_available())
 
     @staticmethod
-    def stream(stream: torch.Stream | streams.Stream | None) -> streams.StreamContext:
+    def stream(stream: torch.Stream | None) -> AbstractContextManager[torch.Stream | None]:
         """Context manager: sets the current stream inside the block."""
-        return streams.StreamContext(stream)
+        return streams.stream(stream)
 
     @staticmethod
     def current_stream(device: DeviceArgument = None) -> torch.Stream:
-        check_device(device)
-        return _known_stream(native.torch_module().current_stream())
+        return streams.current_stream(device)
 
     @staticmethod
-    def set_stream(stream: torch.Stream | streams.Stream) -> None:
+    def set_stream(stream: torch.Stream) -> None:
         streams.set_stream(stream)
 
     @staticmethod
     def _set_stream_by_id(stream_id: int, device_index: int, device_type: int) -> None:
-        check_device(device_index)
-        streams.set_stream(_known_stream(stream_id))
+        streams.set_stream(streams.Stream(device_index, stream_id=stream_id))
 
     @staticmethod
     def get_raw_stream(device_idx: int) -> int:
