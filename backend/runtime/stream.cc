@@ -40,12 +40,6 @@ absl::Status Stream::Wait(Event& event) {
   return absl::OkStatus();
 }
 
-absl::Status Stream::WaitStream(Stream& other) {
-  Event tail;
-  RETURN_IF_ERROR(tail.Record(other));
-  return Wait(tail);
-}
-
 Event::~Event() {
   if (handle_ == nullptr || !device_->CheckUsable().ok()) return;
   device_->api().synEventDestroy(handle_);

@@ -30,7 +30,6 @@ class Stream {
   absl::StatusOr<bool> Query();
   // Makes later work of this stream wait for the point that `event` has recorded now.
   absl::Status Wait(Event& event);
-  absl::Status WaitStream(Stream& other);
 
  private:
   Device& device_;

@@ -23,7 +23,9 @@ TEST(Stream, BusyUntilItsWorkEnds) {
 
 TEST(Stream, WaitsForAnotherStream) {
   Gate gate(TestStream(1));
-  EXPECT_OK(TestStream(2).WaitStream(TestStream(1)));
+  Event tail;
+  EXPECT_OK(tail.Record(TestStream(1)));
+  EXPECT_OK(TestStream(2).Wait(tail));
   Event behind;
   EXPECT_OK(behind.Record(TestStream(2)));
   EXPECT_FALSE(*behind.Query());

@@ -45,6 +45,7 @@ OFF = {
     "modes": _CAPTURE,
     "ops": _CAPTURE,
     "registry": set(),  # entry points do without
+    "stream_calls": _CAPTURE,
     "timing": set(),  # needed while TORCH_TRACE is on
     "trace_log": {features.TRACE_LOG},
     "trace_rules": {features.RANDOM_STATE},

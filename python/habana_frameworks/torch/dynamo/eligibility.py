@@ -11,6 +11,7 @@ import torch.fx
 
 from ..internal.registrations import OWN_OPS, has_derivative
 from ..torch_compat.ops import OpOverload, OpOverloadPacket
+from ..torch_compat.stream_calls import TENSOR_CALLS
 from ..torch_compat.trees import tree_leaves
 from .capture.inputs import (
     INFERENCE_SWITCH,
@@ -53,6 +54,8 @@ def eager_reason(
     graphs compute."""
     if not settings["use_compiled_recipes"]:
         return "option use_compiled_recipes is off"
+    if any(node.target in TENSOR_CALLS for node in gm.graph.nodes):
+        return "it tells the memory of a tensor which stream uses it"
     tensors = [v for v in example_inputs if isinstance(v, torch.Tensor)]
     trains = follows_gradients(gm) and any(t.requires_grad for t in tensors)
     if not settings["inference"] and not trains:

@@ -1,10 +1,11 @@
 """hpu_backend: from a Dynamo graph to a callable, step by step.
 
-1. Options and the graph's record. 2. Graphs that are not for the compiler run eagerly. 3. Numbers
-that the user's Python computes are split off, and the graph's inputs are described. 4. A graph of
-one shape gets its program at once (programs/shape.py); one whose sizes change gets one per shape
-(dynamic/). 5. What our capture refuses is partitioned by AOTAutograd (partitioned/), without its
-activation checkpoints if need be, and runs eagerly at last.
+1. Options, and the graph's record. Work on streams is taken out of the graph and done around it
+(programs/stream_work.py). 2. Graphs that are not for the compiler run eagerly. 3. Numbers that the
+user's Python computes are split off, and the graph's inputs are described. 4. A graph of one shape
+gets its program at once (programs/shape.py); one whose sizes change gets one per shape (dynamic/).
+5. What our capture refuses is partitioned by AOTAutograd (partitioned/), without its activation
+checkpoints if need be, and runs eagerly at last.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from .programs.binding import Compiled, warn_once
 from .programs.request import Request, Settings
 from .programs.service import service
 from .programs.shape import Eager, Keep, Shape, compile_shape, ignore, run_eagerly
+from .programs.stream_work import split_stream_work
 from .records import records
 from .records.graph_label import source_of
 from .records.records import GraphRecord
@@ -71,19 +73,20 @@ def hpu_backend(
     settings = resolve(options)
     for sentence in without_effect(settings):
         warn_once(sentence)
-    module = without_regions(gm)
+    traced = without_regions(gm)
+    work = split_stream_work(traced)
+    module = work.module if work else traced
     record = GraphRecord(
         f"graph_{records.graph_count()}",
         source_of(module),
         str(CompileContext.current_compile_id() or ""),
     )
     starts = settings["start_without_tracing"] and not features.is_off(features.STARTS)
-    keep = functools.partial(_note_for_start, module) if starts else ignore
+    keep = functools.partial(_note_for_start, traced) if starts else ignore
     graph = DynamoGraph(module, example_inputs, settings, record, keep)
     reason = eager_reason(module, example_inputs, settings, lookup.DEVICE)
-    if reason:
-        return run_eagerly(module, record, reason, keep)
-    return _compile(graph)
+    compiled = run_eagerly(module, record, reason, keep) if reason else _compile(graph)
+    return work.bind(compiled) if work else compiled
 
 
 def _note_for_start(module: torch.fx.GraphModule, record: GraphRecord) -> None:

@@ -19,6 +19,7 @@ from torch.package.importer import sys_importer
 
 from ...torch_compat.graph_code import format_import_block, forward_from_src
 from ...torch_compat.ops import OpOverload, OpOverloadPacket
+from ...torch_compat.stream_calls import get_external_object_by_index
 from ..capture.inputs import CONSTANT_BYTES, attribute
 from ..capture.wire import tensor_bytes
 from ..fingerprints.function_text import Uncacheable, code_of
@@ -67,6 +68,8 @@ def store_graph(module: torch.fx.GraphModule, record: GraphRecord) -> StoredGrap
         raise Refused(f"{record.name} has no front-end key ({record.reason})")
     constants = {}
     for node in module.graph.nodes:
+        if node.target is get_external_object_by_index:
+            raise Refused(f"{record.name} uses streams or events")
         if node.op in ("get_attr", "call_module"):
             path = str(node.target)
             value = attribute(module, path)
