@@ -52,11 +52,24 @@ absl::StatusCode CodeOf(synStatus status) {
 
 }  // namespace
 
-bool SynapseFunctions::host_addressable() const {
+bool SynapseFunctions::HasCapability(synEmulatorCapability capability) const {
   uint64_t capabilities = 0;
   return synEmulatorGetCapabilities != nullptr &&
          synEmulatorGetCapabilities(&capabilities) == synSuccess &&
-         (capabilities & SYN_EMULATOR_HOST_ADDRESSABLE) != 0;
+         (capabilities & capability) != 0;
+}
+
+bool SynapseFunctions::host_addressable() const {
+  return HasCapability(SYN_EMULATOR_HOST_ADDRESSABLE);
+}
+
+void SynapseFunctions::HideExtensions() {
+#define SYN_FUNCTION(name, required, since)
+#define SYN_EMULATOR_FUNCTION(name, strict) \
+  if (!(strict)) this->name = nullptr;
+#include "synapse/functions.inc"
+#undef SYN_FUNCTION
+#undef SYN_EMULATOR_FUNCTION
 }
 
 absl::StatusOr<SynapseFunctions> OpenSynapse(const std::string& path) {
@@ -71,7 +84,7 @@ absl::StatusOr<SynapseFunctions> OpenSynapse(const std::string& path) {
 #define SYN_FUNCTION(name, required, since) \
   Resolve(library, #name, &functions.name); \
   if ((required) && functions.name == nullptr) missing += " " #name;
-#define SYN_EMULATOR_FUNCTION(name) Resolve(library, #name, &functions.name);
+#define SYN_EMULATOR_FUNCTION(name, strict) Resolve(library, #name, &functions.name);
 #include "synapse/functions.inc"
 #undef SYN_FUNCTION
 #undef SYN_EMULATOR_FUNCTION
@@ -79,6 +92,7 @@ absl::StatusOr<SynapseFunctions> OpenSynapse(const std::string& path) {
     return Error(absl::StatusCode::kFailedPrecondition, "the Synapse library \"", path,
                  "\" lacks required functions:", missing);
   }
+  if (functions.HasCapability(SYN_EMULATOR_STRICT)) functions.HideExtensions();
   functions.path = path;
   return functions;
 }

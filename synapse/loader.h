@@ -16,7 +16,7 @@ namespace hpu {
 // `functions->synLaunch(...)`.
 struct SynapseFunctions {
 #define SYN_FUNCTION(name, required, since) decltype(&::name) name = nullptr;
-#define SYN_EMULATOR_FUNCTION(name) decltype(&::name) name = nullptr;
+#define SYN_EMULATOR_FUNCTION(name, strict) decltype(&::name) name = nullptr;
 #include "synapse/functions.inc"
 #undef SYN_FUNCTION
 #undef SYN_EMULATOR_FUNCTION
@@ -27,6 +27,12 @@ struct SynapseFunctions {
   bool is_emulator() const { return synEmulatorGetCapabilities != nullptr; }
   // Returns whether device addresses are host pointers; see SYN_EMULATOR_HOST_ADDRESSABLE.
   bool host_addressable() const;
+
+ private:
+  friend absl::StatusOr<SynapseFunctions> OpenSynapse(const std::string& path);
+  bool HasCapability(synEmulatorCapability capability) const;
+  // Leaves only the extensions that strict mode has.
+  void HideExtensions();
 };
 
 inline constexpr char kSynapseLibraryVariable[] = "HPU_SYNAPSE_LIBRARY";

@@ -22,6 +22,15 @@ synStatus CopyWhole(std::string_view text, char* buffer, size_t capacity) {
   return synSuccess;
 }
 
+// For what a card does not offer. `body` is a synStatus(Device&).
+template <typename Body>
+synStatus ExtensionCall(Body&& body) {
+  return DeviceCall([&](Device& device) -> synStatus {
+    SYN_RETURN_IF_FAILED(CheckNotStrict());
+    return body(device);
+  });
+}
+
 uint64_t CacheBytes(int name) { return static_cast<uint64_t>(std::max(sysconf(name), 0L)); }
 
 }  // namespace
@@ -29,27 +38,28 @@ uint64_t CacheBytes(int name) { return static_cast<uint64_t>(std::max(sysconf(na
 synStatus synEmulatorGetCapabilities(uint64_t* capabilities) {
   return CallAnyTime([&]() -> synStatus {
     SYN_REQUIRE_ARGUMENT(capabilities != nullptr);
-    *capabilities = SYN_EMULATOR_HOST_ADDRESSABLE | SYN_EMULATOR_NATIVE_CODE;
+    *capabilities = SYN_EMULATOR_NATIVE_CODE |
+                    (Library::Get().strict() ? SYN_EMULATOR_STRICT : SYN_EMULATOR_HOST_ADDRESSABLE);
     return synSuccess;
   });
 }
 
 synStatus synEmulatorHostAccessBegin(uint64_t address, uint64_t size) {
-  return DeviceCall([&](Device& device) {
+  return ExtensionCall([&](Device& device) {
     device.BeginHostAccess(address, size);
     return synSuccess;
   });
 }
 
 synStatus synEmulatorHostAccessEnd() {
-  return DeviceCall([&](Device& device) -> synStatus {
+  return ExtensionCall([&](Device& device) -> synStatus {
     if (device.EndHostAccess()) return synSuccess;
     return Fail(synInvalidArgument, "no access of the host is open");
   });
 }
 
 synStatus synEmulatorHostWrite(uint64_t address, uint64_t size) {
-  return DeviceCall([&](Device& device) {
+  return ExtensionCall([&](Device& device) {
     device.executor().packs().Drop(address, size);
     return synSuccess;
   });
@@ -65,7 +75,7 @@ synStatus synEmulatorGetIsaLevel(char* buffer, size_t length) {
 }
 
 synStatus synEmulatorSetComputeThreads(uint32_t count) {
-  return DeviceCall([&](Device& device) -> synStatus {
+  return ExtensionCall([&](Device& device) -> synStatus {
     constexpr uint32_t kMostThreads = 4096;
     SYN_REQUIRE_ARGUMENT(count <= kMostThreads);
     device.executor().SetThreads(count);
@@ -74,7 +84,7 @@ synStatus synEmulatorSetComputeThreads(uint32_t count) {
 }
 
 synStatus synEmulatorGetComputeThreads(uint32_t* count) {
-  return DeviceCall([&](Device& device) -> synStatus {
+  return ExtensionCall([&](Device& device) -> synStatus {
     SYN_REQUIRE_ARGUMENT(count != nullptr);
     *count = device.executor().threads();
     return synSuccess;
@@ -82,7 +92,7 @@ synStatus synEmulatorGetComputeThreads(uint32_t* count) {
 }
 
 synStatus synEmulatorMeasurePeak(synEmulatorPeak* result) {
-  return DeviceCall([&](Device& device) -> synStatus {
+  return ExtensionCall([&](Device& device) -> synStatus {
     SYN_REQUIRE_ARGUMENT(result != nullptr);
     Peak peak;
     if (!device.executor().MeasurePeak(&peak)) {
@@ -100,6 +110,7 @@ synStatus synEmulatorMeasurePeak(synEmulatorPeak* result) {
 
 synStatus synEmulatorTraceTasks(uint32_t on) {
   return Call([&]() -> synStatus {
+    SYN_RETURN_IF_FAILED(CheckNotStrict());
     Library::Get().profiler().SetTaskTimes(on != 0);
     return synSuccess;
   });

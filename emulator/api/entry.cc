@@ -17,4 +17,9 @@ synStatus BeginCall(bool needs_initialization) {
   return synSuccess;
 }
 
+synStatus CheckNotStrict() {
+  if (!Library::Get().strict()) return synSuccess;
+  return FailWith(synUnsupported, "EMULATOR_STRICT is set, and a card has no such function");
+}
+
 }  // namespace hpu::emulator

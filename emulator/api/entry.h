@@ -15,6 +15,9 @@ namespace hpu::emulator {
 // whose locks may be held by threads that do not exist there.
 synStatus BeginCall(bool needs_initialization);
 
+// Returns synUnsupported in strict mode, for functions that no card has.
+synStatus CheckNotStrict();
+
 template <typename Body>
 synStatus RunCall(bool needs_initialization, Body&& body) {
   synStatus status = BeginCall(needs_initialization);

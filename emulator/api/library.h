@@ -45,6 +45,8 @@ class Library {
   // Returns the type that this process emulates (HPU_EMULATOR_DEVICE).
   const DeviceProperties& emulated() const;
 
+  // Returns whether the device behaves as a card does (EMULATOR_STRICT).
+  bool strict() const { return configuration_->Flag("EMULATOR_STRICT"); }
   Configuration& configuration() { return *configuration_; }
   FaultInjector& faults() { return faults_; }
   Counters& counters() { return counters_; }

@@ -46,6 +46,9 @@ synStatus synConfigurationSet(const char* name, const char* value) {
       const absl::Status faults = library.faults().Configure(value);
       if (!faults.ok()) return Fail(synInvalidArgument, faults.message());
     }
+    if (std::strcmp(name, "EMULATOR_STRICT") == 0 && library.device() != nullptr) {
+      return Fail(synInvalidArgument, name, " cannot change while a device is acquired");
+    }
     const absl::Status status = library.configuration().Set(name, value);
     return status.ok() ? synSuccess : Fail(synInvalidArgument, status.message());
   });

@@ -128,6 +128,7 @@ synStatus synRecipeDeSerialize(synRecipeHandle* handle, const char* path) {
 
 synStatus synEmulatorRecipeDeserialize(synRecipeHandle* handle, const void* bytes, size_t size) {
   return Call([&]() -> synStatus {
+    SYN_RETURN_IF_FAILED(CheckNotStrict());
     SYN_REQUIRE_ARGUMENT(handle != nullptr && (bytes != nullptr || size == 0));
     *handle = nullptr;
     return LoadRecipe({static_cast<const uint8_t*>(bytes), size}, handle);

@@ -66,7 +66,9 @@ Configuration::Configuration() {
   Define("EMULATOR_DUMP_DIR", Kind::kText, false, ".graph_dumps");
   // Names from graph_compiler/pipeline.cc.
   Define("EMULATOR_DISABLED_PASSES", Kind::kText, false, "");
-  Define("EMULATOR_TRACE_FILE", Kind::kText, false, "");  // where synProfilerStop writes
+  Define("EMULATOR_STRICT", Kind::kFlag, false, "false");     // the device behaves as a card does
+  Define("EMULATOR_STRICT_SEED", Kind::kNumber, false, "0");  // of the delays between streams
+  Define("EMULATOR_TRACE_FILE", Kind::kText, false, "");      // where synProfilerStop writes
   Define("HPU_EMULATOR_DEVICE", Kind::kText, false, "gaudi2");
   Define("HPU_EMULATOR_FAULTS", Kind::kText, false, "");
   Define("HPU_EMULATOR_PACK_BYTES", Kind::kNumber, false, "0");  // 0 = half of the device's DRAM

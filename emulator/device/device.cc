@@ -7,7 +7,8 @@ absl::StatusOr<std::shared_ptr<Device>> Device::Create(const DeviceProperties& p
                                                        Counters* counters, Profiler* profiler,
                                                        FaultInjector* faults) {
   ASSIGN_OR_RETURN(const uint64_t bytes, DramBytes(properties.dram_bytes));
-  ASSIGN_OR_RETURN(std::unique_ptr<DeviceMemory> memory, DeviceMemory::Create(bytes));
+  ASSIGN_OR_RETURN(std::unique_ptr<DeviceMemory> memory,
+                   DeviceMemory::Create(bytes, options.strict));
   return std::shared_ptr<Device>(
       new Device(properties, options, std::move(memory), counters, profiler, faults));
 }
@@ -18,7 +19,8 @@ Device::Device(const DeviceProperties& properties, const DeviceOptions& options,
     : properties_(properties),
       options_(options),
       memory_(std::move(memory)),
-      executor_(options.pack_bytes != 0 ? options.pack_bytes : memory_->total_bytes() / 2, counters,
+      executor_(memory_->view(),
+                options.pack_bytes != 0 ? options.pack_bytes : memory_->total_bytes() / 2, counters,
                 profiler, faults),
       events_(options.max_events) {}
 

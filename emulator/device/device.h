@@ -26,6 +26,7 @@ struct DeviceOptions {
   uint64_t pack_bytes = 0;  // the most packed bytes to keep; 0 = half of DRAM
   uint64_t max_events = 0;
   bool check_section_overlap = true;
+  bool strict = false;
 };
 
 class Device {

@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "base/log.h"
+#include "emulator/memory/touch_report.h"
 
 namespace hpu::emulator {
 namespace {
@@ -63,15 +64,17 @@ void* Reserve(uint64_t bytes) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DeviceMemory>> DeviceMemory::Create(uint64_t bytes) {
+absl::StatusOr<std::unique_ptr<DeviceMemory>> DeviceMemory::Create(uint64_t bytes, bool strict) {
+  // The bytes lie behind the addresses where these are apart.
+  const uint64_t ranges = strict ? 2 : 1;
   const uint64_t wanted = RoundUp(std::max<uint64_t>(bytes, 1), kHugePageBytes);
   const uint64_t least = std::min(wanted, kLeastBytes);
-  const uint64_t most = AddressSpaceLeft() / 2 / kHugePageBytes * kHugePageBytes;
+  const uint64_t most = AddressSpaceLeft() / 2 / ranges / kHugePageBytes * kHugePageBytes;
   uint64_t total = std::max(least, std::min(wanted, most));
-  void* range = Reserve(total + kHugePageBytes);
+  void* range = Reserve(ranges * total + kHugePageBytes);
   while (range == MAP_FAILED && total > least) {
     total = std::max(least, RoundUp(total / 4 * 3, kHugePageBytes));
-    range = Reserve(total + kHugePageBytes);
+    range = Reserve(ranges * total + kHugePageBytes);
   }
   if (range == MAP_FAILED) {
     return Error(absl::StatusCode::kResourceExhausted, "cannot reserve ", total,
@@ -88,16 +91,20 @@ absl::StatusOr<std::unique_ptr<DeviceMemory>> DeviceMemory::Create(uint64_t byte
   const auto start = reinterpret_cast<uint64_t>(range);
   const uint64_t base = RoundUp(start, kHugePageBytes);
   if (base > start) munmap(range, base - start);
-  munmap(reinterpret_cast<void*>(base + total), start + kHugePageBytes - base);
-  return std::unique_ptr<DeviceMemory>(new DeviceMemory(base, total));
+  munmap(reinterpret_cast<void*>(base + ranges * total), start + kHugePageBytes - base);
+  return std::unique_ptr<DeviceMemory>(new DeviceMemory(base, total, strict));
 }
 
-DeviceMemory::DeviceMemory(uint64_t base, uint64_t total)
-    : base_(base), total_(total), epoch_(NextEpoch()), free_bytes_(total) {
+DeviceMemory::DeviceMemory(uint64_t base, uint64_t total, bool strict)
+    : base_(base), total_(total), strict_(strict), epoch_(NextEpoch()), free_bytes_(total) {
   AddFree(base, total);
+  if (strict) WatchTouches(this);
 }
 
-DeviceMemory::~DeviceMemory() { munmap(reinterpret_cast<void*>(base_), total_); }
+DeviceMemory::~DeviceMemory() {
+  if (strict_) UnwatchTouches(this);
+  munmap(reinterpret_cast<void*>(base_), strict_ ? 2 * total_ : total_);
+}
 
 void DeviceMemory::AddFree(uint64_t address, uint64_t bytes) {
   auto next = free_.lower_bound(address);
@@ -150,8 +157,7 @@ absl::Status DeviceMemory::MakeAccessible(uint64_t end) {
   const uint64_t old_bytes = accessible_.load(std::memory_order_relaxed);
   if (end - base_ <= old_bytes) return absl::OkStatus();
   const uint64_t new_bytes = std::min(total_, RoundUp(end - base_, kGrowthBytes));
-  void* start = reinterpret_cast<void*>(base_ + old_bytes);
-  if (mprotect(start, new_bytes - old_bytes, PROT_READ | PROT_WRITE) != 0) {
+  if (mprotect(DataAt(base_ + old_bytes), new_bytes - old_bytes, PROT_READ | PROT_WRITE) != 0) {
     return Error(absl::StatusCode::kResourceExhausted, "the system refuses ", new_bytes - old_bytes,
                  " bytes for device memory: ", std::strerror(errno));
   }
@@ -184,6 +190,7 @@ absl::StatusOr<uint64_t> DeviceMemory::Allocate(uint64_t bytes, uint64_t hint) {
   RemoveFree(place, size);
   used_.emplace(place, size);
   free_bytes_ -= size;
+  if (strict_) std::memset(DataAt(place), kPoison, size);
   return place;
 }
 
@@ -198,7 +205,9 @@ absl::StatusOr<uint64_t> DeviceMemory::Free(uint64_t address) {
   free_bytes_ += size;
   epoch_.store(NextEpoch(), std::memory_order_release);
   AddFree(address, size);
-  if (size >= kLargeBytes) {
+  if (strict_) {
+    std::memset(DataAt(address), kPoison, size);
+  } else if (size >= kLargeBytes) {
     // Only pages that belong to this block alone are returned.
     const uint64_t first = RoundUp(address, kPageBytes);
     const uint64_t last = (address + size) / kPageBytes * kPageBytes;
@@ -208,9 +217,27 @@ absl::StatusOr<uint64_t> DeviceMemory::Free(uint64_t address) {
 }
 
 bool DeviceMemory::Contains(uint64_t address, uint64_t bytes) const {
+  if (strict_) {
+    std::lock_guard lock(mutex_);
+    const std::optional<DeviceBlockRange> block = FindBlockLocked(address);
+    return block.has_value() && bytes <= block->bytes - (address - block->address);
+  }
   const uint64_t accessible = accessible_.load(std::memory_order_acquire);
   return address >= base_ && address - base_ <= accessible &&
          bytes <= accessible - (address - base_);
+}
+
+std::optional<DeviceBlockRange> DeviceMemory::FindBlock(uint64_t address) const {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  return lock.owns_lock() ? FindBlockLocked(address) : std::nullopt;
+}
+
+std::optional<DeviceBlockRange> DeviceMemory::FindBlockLocked(uint64_t address) const {
+  const auto after = used_.upper_bound(address);
+  if (after == used_.begin()) return std::nullopt;
+  const auto& [start, bytes] = *std::prev(after);
+  if (address - start >= bytes) return std::nullopt;
+  return DeviceBlockRange{start, bytes};
 }
 
 uint64_t DeviceMemory::free_bytes() const {

@@ -40,10 +40,8 @@ synStatus CopyWork::Run() {
   const TracedCopy traced(trace_, TotalBytes(ranges_));
   MemoryAccess access(packs_);
   for (const CopyRange& range : ranges_) {
-    access.Use(range.source, range.bytes);
-    access.Use(range.destination, range.bytes);
-    std::memmove(reinterpret_cast<void*>(range.destination),
-                 reinterpret_cast<const void*>(range.source), range.bytes);
+    const void* source = access.Use(range.source, range.bytes);
+    std::memmove(access.Use(range.destination, range.bytes), source, range.bytes);
     packs_->Drop(range.destination, range.bytes);
     Count(counters_->bytes_copied, range.bytes);
   }
@@ -54,16 +52,15 @@ synStatus CopyWork::Run() {
 synStatus FillWork::Run() {
   const TracedCopy traced(trace_, count_ * width_);
   MemoryAccess access(packs_);
-  access.Use(address_, count_ * width_);
-  auto* bytes = reinterpret_cast<uint8_t*>(address_);
+  void* const bytes = access.Use(address_, count_ * width_);
   const auto low_byte = static_cast<uint8_t>(value_);
   if (width_ == 1 || value_ == 0) {
     std::memset(bytes, low_byte, count_ * width_);
   } else if (width_ == 2) {
-    auto* words = reinterpret_cast<uint16_t*>(bytes);
+    auto* words = static_cast<uint16_t*>(bytes);
     std::fill(words, words + count_, static_cast<uint16_t>(value_));
   } else {
-    auto* words = reinterpret_cast<uint32_t*>(bytes);
+    auto* words = static_cast<uint32_t*>(bytes);
     std::fill(words, words + count_, value_);
   }
   packs_->Drop(address_, count_ * width_);

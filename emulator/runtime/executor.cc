@@ -1,6 +1,7 @@
 #include "emulator/runtime/executor.h"
 
 #include <algorithm>
+#include <cstring>
 #include <ctime>
 
 #include "base/prefault.h"
@@ -173,12 +174,12 @@ void Executor::FillClaimed(const LaunchRequest& request, RunState* run) {
   for (const uint32_t index : run->claimed) {
     const PackedOperand& packed = request.recipe->recipe().packed[index];
     const uint64_t source = SourceAddress(request, packed);
-    access.Use(source, packed.source_bytes);
-    calls.push_back({.function = request.recipe->function(packed.kernel.entry),
-                     .operands = {reinterpret_cast<void*>(source), run->packed[index]->data()},
-                     .task_bytes = packed.packed_bytes / std::max<uint64_t>(1, packed.kernel.tasks),
-                     .first_task = tasks,
-                     .tasks = packed.kernel.tasks});
+    calls.push_back(
+        {.function = request.recipe->function(packed.kernel.entry),
+         .operands = {access.Use(source, packed.source_bytes), run->packed[index]->data()},
+         .task_bytes = packed.packed_bytes / std::max<uint64_t>(1, packed.kernel.tasks),
+         .first_task = tasks,
+         .tasks = packed.kernel.tasks});
     tasks += packed.kernel.tasks;
   }
   const uint64_t start_ns = profiler_->device_tracing() ? NowNanoseconds() : 0;
@@ -321,7 +322,7 @@ void Executor::ResolveOperands(const LaunchRequest& request, RunState* run) cons
     for (const OperandRef& operand : kernel.operands) {
       run->operands[next++] = operand.kind == OperandRef::Kind::kNull
                                   ? nullptr
-                                  : reinterpret_cast<void*>(base_of(operand) + operand.offset);
+                                  : packs_.memory().At(base_of(operand) + operand.offset);
     }
   }
 }
@@ -339,6 +340,12 @@ void Executor::UseOperands(const LaunchRequest& request, MemoryAccess* access) {
   }
   access->Use(request.table->workspace, recipe.recipe().workspace_bytes);
   memo = {request.table, epoch};
+}
+
+void Executor::PoisonWorkspace(const LaunchRequest& request) const {
+  const uint64_t bytes = request.recipe->recipe().workspace_bytes;
+  if (!packs_.memory().strict() || bytes == 0) return;
+  std::memset(packs_.memory().At(request.table->workspace), kPoison, bytes);
 }
 
 // Copies of everything that the launch may have written are stale.
@@ -370,6 +377,7 @@ synStatus Executor::Run(const LaunchRequest& request) {
     packs_.EvictSources(run.evicted);
     MemoryAccess access(&packs_);
     UseOperands(request, &access);
+    PoisonWorkspace(request);
     ResolveOperands(request, &run);
     std::vector<KernelTrace> traces;
     RunKernels(request, run, start_ns != 0 ? &traces : nullptr);

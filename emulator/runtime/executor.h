@@ -21,8 +21,9 @@ namespace hpu::emulator {
 
 class Executor {
  public:
-  Executor(uint64_t pack_limit, Counters* counters, Profiler* profiler, FaultInjector* faults)
-      : packs_(pack_limit, counters),
+  Executor(const HostView& memory, uint64_t pack_limit, Counters* counters, Profiler* profiler,
+           FaultInjector* faults)
+      : packs_(pack_limit, counters, memory),
         counters_(counters),
         profiler_(profiler),
         faults_(faults),
@@ -52,6 +53,8 @@ class Executor {
   void ResolveOperands(const LaunchRequest& request, RunState* run) const;
   void UseOperands(const LaunchRequest& request, MemoryAccess* access);
   void DropWritten(const LaunchRequest& request);
+  // Strict mode: a launch must not depend on what earlier ones left in its workspace.
+  void PoisonWorkspace(const LaunchRequest& request) const;
   // `traces` receives the traces of the kernels; it is null while nothing is traced.
   void RunKernels(const LaunchRequest& request, const RunState& run,
                   std::vector<KernelTrace>* traces);

@@ -173,8 +173,7 @@ void PackCache::EvictSources(std::span<const std::shared_ptr<PackedCopy>> copies
     }
     const uint64_t first = (copy->source_ + page - 1) / page * page;
     const uint64_t last = (copy->source_ + copy->source_bytes_) / page * page;
-    if (last <= first ||
-        madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED) != 0) {
+    if (last <= first || madvise(memory_.At(first), last - first, MADV_DONTNEED) != 0) {
       copy->uses_wanted_.store(PackedCopy::kMostUses, std::memory_order_relaxed);
       copy->uses_.store(0, std::memory_order_relaxed);
       continue;
@@ -192,7 +191,7 @@ void PackCache::MakeResident(uint64_t address, uint64_t bytes) {
 
 void PackCache::Restore(PackedCopy& copy) {
   if (!copy.source_evicted_.load(std::memory_order_relaxed)) return;
-  void* const operands[] = {copy.data(), reinterpret_cast<void*>(copy.source_)};
+  void* const operands[] = {copy.data(), memory_.At(copy.source_)};
   copy.restorer_.function(operands, 0, static_cast<int64_t>(copy.restorer_.tasks), nullptr);
   const uint32_t wanted = copy.uses_wanted_.load(std::memory_order_relaxed);
   copy.uses_wanted_.store(std::min(wanted * PackedCopy::kBackoff, PackedCopy::kMostUses),

@@ -28,6 +28,7 @@
 
 #include "emulator/base/aligned_buffer.h"
 #include "emulator/base/counters.h"
+#include "emulator/memory/host_view.h"
 #include "emulator/runtime/code_image.h"
 
 namespace hpu::emulator {
@@ -120,7 +121,9 @@ class PackCache {
  public:
   // `limit` is the number of bytes that are kept. Stale copies go first, then those least recently
   // used. A launch may exceed the limit while it runs by what it needs at once.
-  PackCache(uint64_t limit, Counters* counters) : limit_(limit), counters_(counters) {}
+  // `memory` says where sources lie.
+  PackCache(uint64_t limit, Counters* counters, const HostView& memory = {})
+      : memory_(memory), limit_(limit), counters_(counters) {}
   ~PackCache();
 
   // Returns the copy for `key`, a new one (to be claimed and filled) if there is none. It depends
@@ -151,6 +154,7 @@ class PackCache {
   uint64_t eviction_epoch() const { return eviction_epoch_.load(std::memory_order_seq_cst); }
 
   uint64_t bytes() const;
+  const HostView& memory() const { return memory_; }
 
  private:
   struct Hash {
@@ -176,6 +180,7 @@ class PackCache {
   void Erase(Entries::iterator entry);
   void EvictDownTo(uint64_t bytes, uint64_t now);
 
+  const HostView memory_;
   const uint64_t limit_;
   Counters* const counters_;
   mutable std::mutex mutex_;
@@ -195,7 +200,8 @@ class PackCache {
   std::atomic<uint64_t> eviction_epoch_{0};
 };
 
-// While the object lives, the ranges that it uses stay in memory.
+// While the object lives, the ranges that it uses stay in memory. This is the emulator's way to the
+// bytes of device memory.
 class MemoryAccess {
  public:
   explicit MemoryAccess(PackCache* cache) : cache_(cache) { cache_->BeginAccess(); }
@@ -203,7 +209,11 @@ class MemoryAccess {
   MemoryAccess(const MemoryAccess&) = delete;
   MemoryAccess& operator=(const MemoryAccess&) = delete;
 
-  void Use(uint64_t address, uint64_t bytes) { cache_->MakeResident(address, bytes); }
+  // Returns where the range's bytes lie.
+  void* Use(uint64_t address, uint64_t bytes) {
+    cache_->MakeResident(address, bytes);
+    return cache_->memory().At(address);
+  }
 
  private:
   PackCache* const cache_;

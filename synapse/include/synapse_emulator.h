@@ -41,6 +41,10 @@ typedef enum synEmulatorCapability SYN_ENUM_TYPE {
   SYN_EMULATOR_HOST_ADDRESSABLE = 1 << 0,
   // Recipes are native code for an instruction-set level of the host (synEmulatorGetIsaLevel).
   SYN_EMULATOR_NATIVE_CODE = 1 << 1,
+  // The device behaves as a card does (EMULATOR_STRICT=1): SYN_EMULATOR_HOST_ADDRESSABLE is not
+  // set, and the functions below that concern the device and not the compiler return
+  // synUnsupported. A loader treats those as absent.
+  SYN_EMULATOR_STRICT = 1 << 2,
 } synEmulatorCapability;
 
 // `capabilities` receives bits of synEmulatorCapability.

@@ -59,7 +59,7 @@ TEST_F(LaunchTest, RepeatedTablesAreCheckedWhenSomethingChanged) {
   EXPECT_STATUS(synFailedSectionValidation, Launch(recipe, {a_, b_, a_}));
   EXPECT_STATUS(synFailedSectionValidation, Launch(recipe, {a_, b_, 4096}));
   uint64_t workspace = 0;
-  EXPECT_SUCCESS(api_->synDeviceMalloc(device_, 256, 0, 0, &workspace));
+  EXPECT_SUCCESS(api_->synDeviceMalloc(device_, 512, 0, 0, &workspace));
   auto table = Table({a_, b_, out_});
   const auto launch = [&](uint64_t at) {
     return api_->synLaunch(stream_, table.data(), 3, at, recipe, 0);

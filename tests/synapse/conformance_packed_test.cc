@@ -73,7 +73,9 @@ TEST_F(PackedTest, SourcesOfPackedCopiesLeaveMemoryAndComeBack) {
       EXPECT_SUCCESS(api_->synStreamSynchronize(stream_));
     }
     ASSERT_EQ(Counter("source_bytes_evicted"), kLongBytes) << when;
-    ASSERT_EQ(reinterpret_cast<const int32_t*>(source)[kLong / 2], 0) << when;
+    if (api_->host_addressable()) {
+      ASSERT_EQ(reinterpret_cast<const int32_t*>(source)[kLong / 2], 0) << when;
+    }
     expect_sum(when);
   };
   evict("first");

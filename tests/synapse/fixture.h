@@ -20,6 +20,8 @@ struct KnownException {
 };
 const std::vector<KnownException>& Unsupported(bool emulator);
 const std::vector<KnownException>& ExpectedFailures(bool emulator);
+// Those that the emulator cannot pass in strict mode, where the device is as a card.
+const std::vector<KnownException>& UnsupportedInStrictMode();
 
 // The library is initialised and has no device.
 class SynapseTest : public ::testing::Test {

@@ -39,7 +39,7 @@ TEST(LoaderTest, EveryRowOfTheTableIsExportedByTheEmulator) {
 #define SYN_FUNCTION(name, required, since)     \
   EXPECT_NE(functions->name, nullptr) << #name; \
   ++rows;
-#define SYN_EMULATOR_FUNCTION(name) SYN_FUNCTION(name, 0, "")
+#define SYN_EMULATOR_FUNCTION(name, strict) SYN_FUNCTION(name, 0, "")
 #include "synapse/functions.inc"
 #undef SYN_FUNCTION
 #undef SYN_EMULATOR_FUNCTION

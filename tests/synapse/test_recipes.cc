@@ -125,6 +125,16 @@ Recipe VisitRecipe(uint64_t tasks, uint64_t grain, int kernels) {
   return recipe;
 }
 
+Recipe WorkspaceRecipe(uint64_t elements) {
+  Recipe recipe = EmptyRecipe("workspace");
+  recipe.tensors = {Output("out", elements, 0)};
+  recipe.workspace_bytes = (elements * sizeof(int32_t) + 127) / 128 * 128;
+  const OperandRef workspace{.kind = OperandRef::Kind::kWorkspace};
+  recipe.kernels = {
+      MakeKernel(AddCode(recipe, k_copy), {workspace, Persistent(0)}, elements, "copy")};
+  return recipe;
+}
+
 Recipe ScratchRecipe(uint64_t tasks) {
   Recipe recipe = EmptyRecipe("scratch");
   recipe.tensors = {Output("out", tasks, 0)};

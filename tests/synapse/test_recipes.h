@@ -24,6 +24,8 @@ Recipe KeptAddRecipe(uint64_t elements);
 Recipe GatedAddRecipe(uint64_t elements);
 // Computes visits[i] += 1 for every task, `kernels` times.
 Recipe VisitRecipe(uint64_t tasks, uint64_t grain, int kernels);
+// Computes out[i] = workspace[i].
+Recipe WorkspaceRecipe(uint64_t elements);
 // Computes out[i] = sum over k < 256 of i + k, in scratch.
 Recipe ScratchRecipe(uint64_t tasks);
 
