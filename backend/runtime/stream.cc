@@ -14,9 +14,9 @@ void SetCurrentStreamId(uint32_t id) { current_stream_id = id; }
 absl::Status Stream::Synchronize() {
   RETURN_IF_ERROR(device_.CheckUsable());
   const SynapseFunctions& api = device_.api();
-  if (!device_.properties().emulated) {
+  if (!device_.properties().host_addressable) {
     // A real device may report a stream as idle before a late transfer is visible; an event after
-    // all other work is reliable.
+    // all other work is reliable. The emulator's strict mode takes the same way.
     Event tail;
     RETURN_IF_ERROR(tail.Record(*this));
     RETURN_IF_ERROR(tail.Synchronize());

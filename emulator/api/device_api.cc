@@ -186,9 +186,11 @@ synStatus synDeviceSynchronize(synDeviceId) {
   return DeviceCall([](Device& device) -> synStatus {
     const HostInterval interval(&Library::Get().profiler(), "synDeviceSynchronize");
     SYN_RETURN_IF_FAILED(Library::Get().faults().Check(FaultPoint::kSynchronize));
-    const synStatus status = device.Synchronize();
+    std::string reason;
+    const synStatus status = device.Synchronize(&reason);
     if (status == synSuccess) return status;
-    return Fail(status, "work of a stream failed: ", StatusText(status));
+    return Fail(status, "work of a stream failed: ", StatusText(status), reason.empty() ? "" : ": ",
+                reason);
   });
 }
 

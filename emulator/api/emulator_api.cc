@@ -92,7 +92,7 @@ synStatus synEmulatorGetComputeThreads(uint32_t* count) {
 }
 
 synStatus synEmulatorMeasurePeak(synEmulatorPeak* result) {
-  return ExtensionCall([&](Device& device) -> synStatus {
+  return DeviceCall([&](Device& device) -> synStatus {
     SYN_REQUIRE_ARGUMENT(result != nullptr);
     Peak peak;
     if (!device.executor().MeasurePeak(&peak)) {

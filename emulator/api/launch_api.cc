@@ -8,9 +8,11 @@ using namespace hpu::emulator;  // NOLINT
 
 namespace {
 
-// Turns the events of a launch list into signals of that launch.
-synStatus TakeSignals(Device& device, const LoadedRecipe& recipe, const synEventHandle* handles,
-                      uint32_t count, std::vector<LaunchSignal>* signals) {
+// Turns the events of a launch list into signals of that launch, which is the next work of
+// `stream`.
+synStatus TakeSignals(Device& device, const Stream& stream, const LoadedRecipe& recipe,
+                      const synEventHandle* handles, uint32_t count,
+                      std::vector<LaunchSignal>* signals) {
   SYN_REQUIRE_ARGUMENT(count == 0 || handles != nullptr);
   for (uint32_t i = 0; i < count; ++i) {
     const std::shared_ptr<Event> event = device.events().Find(handles[i]);
@@ -31,6 +33,7 @@ synStatus TakeSignals(Device& device, const LoadedRecipe& recipe, const synEvent
     Capture capture;
     capture.progress = signal.progress;
     capture.sequence = 1;
+    capture.point = stream.Point(/*more=*/1);
     event->set_capture(std::move(capture));
     signals->push_back(std::move(signal));
   }
@@ -59,7 +62,7 @@ synStatus Launch(synStreamHandle stream_handle, const LaunchTable& table,
     const absl::Status mapped = request.recipe->EnsureExecutable();
     if (!mapped.ok()) return StatusOf(mapped);
     SYN_RETURN_IF_FAILED(
-        TakeSignals(device, *request.recipe, events, num_events, &request.signals));
+        TakeSignals(device, *stream, *request.recipe, events, num_events, &request.signals));
     request.origin = library.profiler().Origin(StreamNumber(stream_handle));
     stream->Enqueue(std::make_unique<LaunchWork>(&device.executor(), std::move(request)));
     return synSuccess;

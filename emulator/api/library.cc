@@ -97,7 +97,8 @@ synStatus Library::AcquireDevice(synDeviceType type) {
       .pack_bytes = configuration_->Number("HPU_EMULATOR_PACK_BYTES"),
       .max_events = configuration_->Number("GCFG_NUM_OF_USER_STREAM_EVENTS"),
       .check_section_overlap = configuration_->Flag("CHECK_SECTION_OVERLAP"),
-      .strict = strict()};
+      .strict = strict(),
+      .strict_seed = configuration_->Number("EMULATOR_STRICT_SEED")};
   absl::StatusOr<std::shared_ptr<Device>> created =
       Device::Create(properties, options, &counters_, &profiler_, &faults_);
   if (!created.ok()) {

@@ -59,8 +59,8 @@ synStatus QueueCopies(Device& device, synStreamHandle handle, const uint64_t* so
   }
   if (ranges.empty()) return synSuccess;
   const CopyTrace trace{&profiler, NameOf(direction), profiler.Origin(StreamNumber(handle))};
-  stream->Enqueue(std::make_unique<CopyWork>(std::move(ranges), &device.executor().packs(),
-                                             &library.counters(), trace));
+  const CopyContext context{&device.executor().packs(), &library.counters(), &device.mappings()};
+  stream->Enqueue(std::make_unique<CopyWork>(std::move(ranges), context, trace));
   return synSuccess;
 }
 

@@ -146,7 +146,11 @@ synStatus synEmulatorRecipeGetIsaLevel(synRecipeHandle handle, char* buffer, siz
 }
 
 synStatus synRecipeDestroy(synRecipeHandle handle) {
-  return RecipeCall(handle, [&](LoadedRecipe&) {
+  return RecipeCall(handle, [&](LoadedRecipe& recipe) {
+    if (Library::Get().strict() && recipe.queued() != 0) {
+      return Fail(synBusy, "recipe ", recipe.recipe().name, " must outlive its launches, of which ",
+                  recipe.queued(), " have not ended");
+    }
     Library::Get().recipes().Remove(handle);
     return synSuccess;
   });

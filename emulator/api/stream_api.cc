@@ -34,9 +34,16 @@ synStatus EventCall(synEventHandle handle, Body&& body) {
   });
 }
 
-synStatus ReportFailure(synStatus status) {
+synStatus ReportFailure(synStatus status, const Progress& progress) {
   if (status == synSuccess) return synSuccess;
-  return Fail(status, "work of the stream failed: ", StatusText(status));
+  const std::string reason = progress.reason();
+  return Fail(status, "work of the stream failed: ", StatusText(status), reason.empty() ? "" : ": ",
+              reason);
+}
+
+// The host has seen that the captured work ended.
+void HostWaited(Device& device, const Capture& capture) {
+  if (capture.point != nullptr) device.work_order()->HostWaited(*capture.point);
 }
 
 synStatus StampOf(const Event& event, uint64_t* stamp) {
@@ -58,7 +65,8 @@ synStatus StampOf(const Event& event, uint64_t* stamp) {
 synStatus synStreamCreateGeneric(synStreamHandle* stream, synDeviceId, uint32_t /*flags*/) {
   return DeviceCall([&](Device& device) -> synStatus {
     SYN_REQUIRE_ARGUMENT(stream != nullptr);
-    auto object = std::make_shared<Stream>(&Library::Get().counters().inline_executions);
+    auto object =
+        std::make_shared<Stream>(&Library::Get().counters().inline_executions, device.work_order());
     object->set_affinity((uint64_t{1} << Device::kQueues) - 1);
     *stream = device.streams().Insert(std::move(object));
     if (*stream != nullptr) return synSuccess;
@@ -81,6 +89,7 @@ synStatus synStreamWaitEvent(synStreamHandle handle, synEventHandle event_handle
     const std::shared_ptr<Event> event = FindEvent(device, event_handle, &status);
     if (event == nullptr) return status;
     Capture capture = event->capture();
+    stream->OrderAfter(capture.point);
     // A stream runs after its own earlier work anyway.
     if (!capture.Done() && capture.progress != stream->progress()) {
       stream->Enqueue(std::make_unique<WaitWork>(std::move(capture)));
@@ -93,14 +102,14 @@ synStatus synStreamSynchronize(synStreamHandle handle) {
   return StreamCall(handle, [](Device&, const std::shared_ptr<Stream>& stream) {
     const HostInterval interval(&Library::Get().profiler(), "synStreamSynchronize");
     SYN_RETURN_IF_FAILED(Library::Get().faults().Check(FaultPoint::kSynchronize));
-    return ReportFailure(stream->Synchronize());
+    return ReportFailure(stream->Synchronize(), *stream->progress());
   });
 }
 
 synStatus synStreamQuery(synStreamHandle handle) {
   return StreamCall(handle, [](Device&, const std::shared_ptr<Stream>& stream) {
     if (!stream->idle()) return synBusy;
-    return ReportFailure(stream->progress()->failure());
+    return ReportFailure(stream->progress()->failure(), *stream->progress());
   });
 }
 
@@ -144,6 +153,7 @@ synStatus synEventRecord(synEventHandle handle, synStreamHandle stream_handle) {
     Capture capture;
     capture.progress = stream->progress();
     capture.stream = stream;
+    capture.point = stream->Point();
     if (event->collect_time()) {
       capture.stamp = std::make_shared<std::atomic<uint64_t>>(0);
       capture.sequence = stream->Enqueue(std::make_unique<StampWork>(capture.stamp));
@@ -156,17 +166,23 @@ synStatus synEventRecord(synEventHandle handle, synStreamHandle stream_handle) {
 }
 
 synStatus synEventQuery(synEventHandle handle) {
-  return EventCall(
-      handle, [](Device&, Event& event) { return event.capture().Done() ? synSuccess : synBusy; });
+  return EventCall(handle, [](Device& device, Event& event) {
+    const Capture capture = event.capture();
+    if (!capture.Done()) return synBusy;
+    HostWaited(device, capture);
+    return synSuccess;
+  });
 }
 
 synStatus synEventSynchronize(synEventHandle handle) {
-  return EventCall(handle, [](Device&, Event& event) -> synStatus {
+  return EventCall(handle, [](Device& device, Event& event) -> synStatus {
     const HostInterval interval(&Library::Get().profiler(), "synEventSynchronize");
     SYN_RETURN_IF_FAILED(Library::Get().faults().Check(FaultPoint::kSynchronize));
     const Capture capture = event.capture();
     capture.Wait();
-    return capture.progress == nullptr ? synSuccess : ReportFailure(capture.progress->failure());
+    HostWaited(device, capture);
+    if (capture.progress == nullptr) return synSuccess;
+    return ReportFailure(capture.progress->failure(), *capture.progress);
   });
 }
 

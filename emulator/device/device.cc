@@ -22,6 +22,7 @@ Device::Device(const DeviceProperties& properties, const DeviceOptions& options,
       executor_(memory_->view(),
                 options.pack_bytes != 0 ? options.pack_bytes : memory_->total_bytes() / 2, counters,
                 profiler, faults),
+      work_order_(options.strict ? std::make_unique<WorkOrder>(options.strict_seed) : nullptr),
       events_(options.max_events) {}
 
 Device::~Device() { streams_.Clear(); }
@@ -70,11 +71,13 @@ bool Device::EndHostAccess() {
   return true;
 }
 
-synStatus Device::Synchronize() {
+synStatus Device::Synchronize(std::string* reason) {
   synStatus first = synSuccess;
   for (const std::shared_ptr<Stream>& stream : streams_.All()) {
     const synStatus status = stream->Synchronize();
-    if (first == synSuccess) first = status;
+    if (first != synSuccess || status == synSuccess) continue;
+    first = status;
+    *reason = stream->progress()->reason();
   }
   return first;
 }

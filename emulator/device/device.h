@@ -27,6 +27,7 @@ struct DeviceOptions {
   uint64_t max_events = 0;
   bool check_section_overlap = true;
   bool strict = false;
+  uint64_t strict_seed = 0;
 };
 
 class Device {
@@ -45,6 +46,8 @@ class Device {
   HandleTable<Stream, synStreamHandle>& streams() { return streams_; }
   HandleTable<Event, synEventHandle>& events() { return events_; }
   LaunchContext launch_context() const;
+  // Null except in strict mode.
+  WorkOrder* work_order() { return work_order_.get(); }
 
   // Allocates host memory that is mapped for the device. Returns null when memory is exhausted.
   void* AllocateHost(uint64_t bytes);
@@ -56,8 +59,8 @@ class Device {
   void BeginHostAccess(uint64_t address, uint64_t bytes);
   bool EndHostAccess();
 
-  // Synchronizes all streams and returns the first failure.
-  synStatus Synchronize();
+  // Synchronizes all streams and returns the first failure. `reason` receives what is known of it.
+  synStatus Synchronize(std::string* reason);
   // Returns the next mask in turn, for clients that spread streams over hardware queues.
   uint64_t NextAffinity() { return uint64_t{1} << (next_affinity_.fetch_add(1) % kQueues); }
   static constexpr uint32_t kQueues = 4;
@@ -76,6 +79,7 @@ class Device {
   std::atomic<uint32_t> next_affinity_{0};
   std::atomic<uint64_t> host_accesses_{0};
   Executor executor_;
+  const std::unique_ptr<WorkOrder> work_order_;
   // These members come last because queued work uses everything above.
   HandleTable<Event, synEventHandle> events_;
   HandleTable<Stream, synStreamHandle> streams_;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "emulator/base/clock.h"
+#include "emulator/base/status.h"
 
 namespace hpu::emulator {
 namespace {
@@ -36,16 +37,37 @@ uint64_t TotalBytes(const std::vector<CopyRange>& ranges) {
 
 }  // namespace
 
+std::vector<MemoryUse> CopyWork::Uses() const {
+  const HostView& memory = context_.packs->memory();
+  std::vector<MemoryUse> uses;
+  for (const CopyRange& range : ranges_) {
+    if (memory.Covers(range.source)) uses.push_back({range.source, range.bytes, false});
+    if (memory.Covers(range.destination)) uses.push_back({range.destination, range.bytes, true});
+  }
+  return uses;
+}
+
+synStatus CopyWork::CheckHostSide(uint64_t address, uint64_t bytes) const {
+  const HostView& memory = context_.packs->memory();
+  if (!memory.strict() || memory.Covers(address) || context_.mappings->Contains(address, bytes)) {
+    return synSuccess;
+  }
+  return Fail(synMappingNotFound, trace_.name, ": ", bytes, " bytes of host memory at ", address,
+              " were unmapped or freed before the copy ran");
+}
+
 synStatus CopyWork::Run() {
   const TracedCopy traced(trace_, TotalBytes(ranges_));
-  MemoryAccess access(packs_);
+  MemoryAccess access(context_.packs);
   for (const CopyRange& range : ranges_) {
+    SYN_RETURN_IF_FAILED(CheckHostSide(range.source, range.bytes));
+    SYN_RETURN_IF_FAILED(CheckHostSide(range.destination, range.bytes));
     const void* source = access.Use(range.source, range.bytes);
     std::memmove(access.Use(range.destination, range.bytes), source, range.bytes);
-    packs_->Drop(range.destination, range.bytes);
-    Count(counters_->bytes_copied, range.bytes);
+    context_.packs->Drop(range.destination, range.bytes);
+    Count(context_.counters->bytes_copied, range.bytes);
   }
-  Count(counters_->copies, ranges_.size());
+  Count(context_.counters->copies, ranges_.size());
   return synSuccess;
 }
 

@@ -4,11 +4,19 @@
 #include <vector>
 
 #include "emulator/base/counters.h"
+#include "emulator/memory/host_mappings.h"
 #include "emulator/profiler/profiler.h"
 #include "emulator/runtime/pack_cache.h"
 #include "emulator/streams/stream.h"
 
 namespace hpu::emulator {
+
+// What all copies need.
+struct CopyContext {
+  PackCache* packs = nullptr;
+  Counters* counters = nullptr;
+  const HostMappings* mappings = nullptr;
+};
 
 struct CopyRange {
   uint64_t source = 0;
@@ -25,15 +33,18 @@ struct CopyTrace {
 
 class CopyWork : public Work {
  public:
-  CopyWork(std::vector<CopyRange> ranges, PackCache* packs, Counters* counters,
-           const CopyTrace& trace)
-      : ranges_(std::move(ranges)), packs_(packs), counters_(counters), trace_(trace) {}
+  CopyWork(std::vector<CopyRange> ranges, const CopyContext& context, const CopyTrace& trace)
+      : ranges_(std::move(ranges)), context_(context), trace_(trace) {}
   synStatus Run() override;
+  std::string Name() const override { return trace_.name; }
+  std::vector<MemoryUse> Uses() const override;
 
  private:
+  // Strict mode: host memory must stay mapped until the copy has ended.
+  synStatus CheckHostSide(uint64_t address, uint64_t bytes) const;
+
   const std::vector<CopyRange> ranges_;
-  PackCache* const packs_;
-  Counters* const counters_;
+  const CopyContext context_;
   const CopyTrace trace_;
 };
 
@@ -49,6 +60,8 @@ class FillWork : public Work {
         packs_(packs),
         trace_(trace) {}
   synStatus Run() override;
+  std::string Name() const override { return trace_.name; }
+  std::vector<MemoryUse> Uses() const override { return {{address_, count_ * width_, true}}; }
 
  private:
   const uint64_t address_;

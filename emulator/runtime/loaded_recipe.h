@@ -122,6 +122,10 @@ class LoadedRecipe {
   ResidentMemo& resident_memo() { return resident_memo_; }
   // Guards the three memos.
   std::mutex& pack_mutex() { return pack_mutex_; }
+  // Counts the launches that are queued or run, which the recipe must outlive.
+  void CountQueued(int change) { queued_.fetch_add(change, std::memory_order_relaxed); }
+  int queued() const { return queued_.load(std::memory_order_relaxed); }
+
   // Called with memory that goes away with the recipe: its constants, and the object itself, which
   // stands for all results of its prologue. The cache can then forget everything that was made from
   // them.
@@ -165,6 +169,7 @@ class LoadedRecipe {
   ResidentMemo resident_memo_;
 
   BindingMemo binding_memo_;
+  std::atomic<int> queued_{0};
 };
 
 }  // namespace hpu::emulator

@@ -21,6 +21,8 @@ struct Capture {
   std::weak_ptr<Stream> stream;  // for waiters that can run its work; empty for signals
   // In nanoseconds of the monotonic clock; 0 until the point is passed. Null without a time stamp.
   std::shared_ptr<std::atomic<uint64_t>> stamp;
+  // In the order of all work; null except in strict mode.
+  std::shared_ptr<const WorkOrder::Clock> point;
 
   bool Done() const { return progress == nullptr || progress->Reached(sequence); }
   void Wait() const;

@@ -5,6 +5,9 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
 
 #include "emulator/base/spin.h"
 #include "synapse/include/synapse_api_types.h"
@@ -33,9 +36,16 @@ class Progress {
   }
 
   // Keeps the first failure since the last TakeFailure; the value is synSuccess if there is none.
-  void Fail(synStatus status) {
+  // `reason` goes into the message of the call that reports the failure.
+  void Fail(synStatus status, std::string reason = "") {
+    std::lock_guard lock(reason_mutex_);
     int expected = synSuccess;
-    failure_.compare_exchange_strong(expected, status);
+    if (failure_.compare_exchange_strong(expected, status)) reason_ = std::move(reason);
+  }
+  // Returns the reason of the last failure.
+  std::string reason() const {
+    std::lock_guard lock(reason_mutex_);
+    return reason_;
   }
   synStatus failure() const { return static_cast<synStatus>(failure_.load()); }
   synStatus TakeFailure() { return static_cast<synStatus>(failure_.exchange(synSuccess)); }
@@ -44,6 +54,8 @@ class Progress {
   std::atomic<uint64_t> completed_{0};
   std::atomic<uint32_t> changes_{0};  // waiters sleep on this
   std::atomic<int> failure_{synSuccess};
+  mutable std::mutex reason_mutex_;
+  std::string reason_;
 };
 
 }  // namespace hpu::emulator

@@ -1,6 +1,9 @@
 #include "emulator/streams/stream.h"
 
+#include <cstdio>
+
 #include "emulator/base/counters.h"
+#include "emulator/base/status.h"
 
 namespace hpu::emulator {
 namespace {
@@ -26,6 +29,7 @@ uint64_t Stream::Enqueue(std::unique_ptr<Work> work) {
   uint64_t sequence = 0;
   {
     std::lock_guard lock(queue_mutex_);
+    if (order_ != nullptr) CheckOrder(*work);
     queue_.push_back(std::move(work));
     sequence = tail_.load(std::memory_order_relaxed) + 1;
     tail_.store(sequence, std::memory_order_release);
@@ -33,6 +37,35 @@ uint64_t Stream::Enqueue(std::unique_ptr<Work> work) {
   }
   Announce();
   return sequence;
+}
+
+void Stream::CheckOrder(const Work& work) {
+  std::vector<MemoryUse> uses = work.Uses();
+  if (uses.empty()) return;
+  std::string wrong = order_->Add(number_, work.Name(), uses);
+  if (wrong.empty()) return;
+  std::fprintf(stderr, "EMULATOR_STRICT: %s\n", wrong.c_str());
+  progress_->Fail(synFail, std::move(wrong));
+}
+
+std::shared_ptr<const WorkOrder::Clock> Stream::Point(uint64_t more) const {
+  if (order_ == nullptr) return nullptr;
+  return std::make_shared<const WorkOrder::Clock>(order_->Reached(number_, more));
+}
+
+void Stream::OrderAfter(const std::shared_ptr<const WorkOrder::Clock>& point) {
+  if (order_ != nullptr && point != nullptr) order_->StreamWaits(number_, *point);
+}
+
+void Stream::HostWaited(const std::shared_ptr<const WorkOrder::Clock>& point) const {
+  if (order_ != nullptr) order_->HostWaited(*point);
+}
+
+bool Stream::idle() const {
+  const std::shared_ptr<const WorkOrder::Clock> point = Point();
+  if (!progress_->Reached(tail())) return false;
+  HostWaited(point);
+  return true;
 }
 
 void Stream::Announce() {
@@ -50,9 +83,14 @@ bool Stream::RunNext() {
     work = std::move(queue_.front());
     queue_.pop_front();
   }
+  if (order_ != nullptr) {
+    std::this_thread::sleep_for(order_->Delay(number_, progress_->completed()));
+  }
+  LastError& last = ThreadLastError();
+  last.has_message = false;
   const synStatus status = work->Run();
   work.reset();
-  if (status != synSuccess) progress_->Fail(status);
+  if (status != synSuccess) progress_->Fail(status, last.has_message ? last.message : "");
   progress_->Advance();
   return true;
 }
@@ -130,7 +168,9 @@ void Stream::WaitFor(uint64_t sequence) {
 }
 
 synStatus Stream::Synchronize() {
+  const std::shared_ptr<const WorkOrder::Clock> point = Point();
   WaitFor(tail());
+  HostWaited(point);
   return progress_->TakeFailure();
 }
 

@@ -12,9 +12,12 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "emulator/streams/progress.h"
+#include "emulator/streams/work_order.h"
 
 namespace hpu::emulator {
 
@@ -24,12 +27,21 @@ class Work {
   virtual ~Work() = default;
   // A failure stays with the stream until a thread synchronises with it.
   virtual synStatus Run() = 0;
+  // These say what strict mode checks the order of.
+  virtual std::string Name() const { return ""; }
+  virtual std::vector<MemoryUse> Uses() const { return {}; }
 };
 
 class Stream {
  public:
   explicit Stream(std::atomic<uint64_t>* inline_executions)
       : progress_(std::make_shared<Progress>()), inline_executions_(inline_executions) {}
+  // In strict mode, where `order` outlives the stream, the order of its work is checked and its
+  // work is delayed.
+  Stream(std::atomic<uint64_t>* inline_executions, WorkOrder* order) : Stream(inline_executions) {
+    order_ = order;
+    if (order != nullptr) number_ = order->AddStream();
+  }
   // Finishes the queued work first.
   ~Stream();
   Stream(const Stream&) = delete;
@@ -40,7 +52,13 @@ class Stream {
   // Returns the sequence number of the last work; 0 means that there is none yet.
   uint64_t tail() const { return tail_.load(std::memory_order_acquire); }
   const std::shared_ptr<Progress>& progress() const { return progress_; }
-  bool idle() const { return progress_->Reached(tail()); }
+  // The caller tells the host the answer.
+  bool idle() const;
+  // Returns the point that the queue, with `more` further pieces of work, has reached in the order
+  // of all work. Returns null except in strict mode.
+  std::shared_ptr<const WorkOrder::Clock> Point(uint64_t more = 0) const;
+  // Orders later work after a point of another stream.
+  void OrderAfter(const std::shared_ptr<const WorkOrder::Clock>& point);
 
   // Returns when the work numbered `sequence` and all before it have ended; runs the work itself if
   // no other thread does.
@@ -67,10 +85,15 @@ class Stream {
   void Poll();
   // The caller holds run_mutex_. Returns false if the queue is empty.
   bool RunNext();
+  // Queued work that conflicts with other work fails the stream.
+  void CheckOrder(const Work& work);
+  void HostWaited(const std::shared_ptr<const WorkOrder::Clock>& point) const;
 
   const std::shared_ptr<Progress> progress_;
   std::atomic<uint64_t>* const inline_executions_;
   std::atomic<uint64_t> affinity_{0};
+  WorkOrder* order_ = nullptr;  // null except in strict mode
+  uint32_t number_ = 0;         // in `order_`
 
   std::mutex run_mutex_;  // the right to take work from the queue and run it
 

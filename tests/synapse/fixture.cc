@@ -59,7 +59,6 @@ const std::vector<KnownException>& UnsupportedInStrictMode() {
       {"LaunchTest.ScratchIsOfTheThread", kThreads},
       {"TraceTest.MatrixProductCountsItsWork", kThreads},
       {"TraceTest.TaskTimesAreTakenPieceByPiece", "a card's tasks are not timed"},
-      {"TraceTest.PeakIsMeasured", "a card has no peak of host threads"},
   };
   return kStrict;
 }
