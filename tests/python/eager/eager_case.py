@@ -6,9 +6,16 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from habana_frameworks.torch import native
 
 _torch = native.torch_module()
+
+# For tests of the way that a card does not have: a CPU kernel on device memory.
+needs_direct_calls = pytest.mark.skipif(
+    os.environ.get("EMULATOR_STRICT") == "1", reason="strict mode has no direct calls"
+)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from eager_case import place_on_cpu, ways
+from eager_case import needs_direct_calls, place_on_cpu, ways
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from habana_frameworks.torch import native
@@ -116,6 +116,7 @@ def test_calls(only_recipes, name: str) -> None:
     assert sum(_torch.fallback_counts().values()) == 0
 
 
+@needs_direct_calls
 @pytest.mark.parametrize("name", CALLS)
 def test_calls_before_they_are_worth_a_program(name: str) -> None:
     function, tensors = CALLS[name]
@@ -123,6 +124,7 @@ def test_calls_before_they_are_worth_a_program(name: str) -> None:
     assert all(counts["recipes"] == 0 for counts in _torch.op_counts().values())
 
 
+@needs_direct_calls
 def test_a_signature_becomes_a_program_by_its_work() -> None:
     """8 million elements are worth a program, at 1,000 elements for each call and those of its
     arguments."""

@@ -1,0 +1,104 @@
+"""The emulator's strict mode (docs/strict_mode.md): programs that a card could run give the same
+results, and what a card would not allow is named."""
+
+from __future__ import annotations
+
+import signal
+
+from processes import output_of, run_python
+
+_STRICT = {"EMULATOR_STRICT": "1"}
+
+_PROGRAM = """
+import torch
+import habana_frameworks.torch
+
+torch.manual_seed(0)
+x, wanted_class = torch.randn(6, 8), torch.tensor([0, 1, 2, 0, 1, 2])
+
+# Eager: recipes, views, writes, CPU kernels on a copy, copies that are not dense, pinned memory.
+a = x.to("hpu")
+a[1:, ::2].mul_(2)
+a.t()[3].copy_(torch.arange(6.0))
+b = x.clone()
+b[1:, ::2].mul_(2)
+b.t()[3].copy_(torch.arange(6.0))
+torch.testing.assert_close(a.cpu(), b)
+torch.testing.assert_close(a.t()[::2, 1:].cpu(), b.t()[::2, 1:])
+torch.testing.assert_close(torch.linalg.qr(a).R.abs().cpu(), torch.linalg.qr(b).R.abs())
+torch.testing.assert_close(torch.sort(a, dim=0).indices.cpu(), torch.sort(b, dim=0).indices)
+pinned = x.pin_memory().to("hpu", non_blocking=True)
+torch.testing.assert_close(pinned.cpu(), x)
+assert a[0, 0].item() == b[0, 0].item() and a.sum() < 1000
+
+# Compiled inference, and training.
+def made():
+    torch.manual_seed(1)
+    return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 3))
+
+model, reference = made().to("hpu"), made()
+compiled = torch.compile(model, backend="hpu_backend")
+with torch.no_grad():
+    for _ in range(4):  # by then the weights are packed and their sources have left memory
+        torch.testing.assert_close(compiled(x.to("hpu")).cpu(), reference(x), rtol=1e-4, atol=1e-5)
+trained = [torch.optim.AdamW(m.parameters(), lr=0.01) for m in (model, reference)]
+for _ in range(3):
+    for optimizer, call, device in zip(trained, (compiled, reference), ("hpu", "cpu")):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(call(x.to(device)), wanted_class.to(device))
+        loss.backward()
+        optimizer.step()
+for got, wanted in zip(model.parameters(), reference.parameters()):
+    torch.testing.assert_close(got.detach().cpu(), wanted.detach(), rtol=1e-3, atol=1e-4)
+from habana_frameworks.torch.dynamo import report
+assert all(graph.origin != "eager" for graph in report().graphs), report()
+"""
+
+_TOUCH = """
+import ctypes, torch
+import habana_frameworks.torch
+x = torch.ones(4, device="hpu")
+torch.hpu.synchronize()
+print(ctypes.cast(x.data_ptr(), ctypes.POINTER(ctypes.c_float))[1])
+"""
+
+_STREAMS = """
+import torch
+import habana_frameworks.torch
+x = torch.ones(1000, device="hpu")
+y = torch.empty_like(x)
+torch.hpu.synchronize()
+other = torch.hpu.Stream()
+x.mul_(3)
+{order}
+with torch.hpu.stream(other):
+    y.copy_(x)
+other.synchronize()
+print(y.sum().item())
+"""
+
+
+def test_a_program_for_a_card_runs():
+    done = output_of(_PROGRAM, **_STRICT)
+    assert "EMULATOR_STRICT" not in done.stderr
+
+
+def test_a_touch_of_device_memory_is_named():
+    assert output_of(_TOUCH).stdout == "1.0\n"
+    done = run_python(_TOUCH, **_STRICT)
+    assert done.returncode == -signal.SIGSEGV
+    assert "the host touched device memory; a card would not allow it" in done.stderr
+
+
+def test_streams_that_nothing_orders_are_named():
+    done = run_python(_STREAMS.format(order=""), **_STRICT)
+    assert done.returncode == 1
+    error = done.stderr.splitlines()[-1]
+    assert "DeviceError" in error
+    assert "copy on device on stream 1 reads 4000 bytes" in error
+    assert "neither an event nor a synchronisation orders the two" in error
+
+
+def test_a_wait_orders_streams():
+    for order in ("other.wait_stream(torch.hpu.current_stream())", "torch.hpu.synchronize()"):
+        assert output_of(_STREAMS.format(order=order), **_STRICT).stdout == "3000.0\n"
