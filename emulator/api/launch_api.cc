@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "emulator/api/entry.h"
+#include "emulator/runtime/launch_work.h"
 #include "synapse/include/synapse_api.h"
 
 using namespace hpu::emulator;  // NOLINT

@@ -407,21 +407,6 @@ synStatus Executor::Run(const LaunchRequest& request) {
   return status;
 }
 
-std::string LaunchWork::Name() const { return "the launch of " + request_.recipe->recipe().name; }
-
-std::vector<MemoryUse> LaunchWork::Uses() const {
-  const LoadedRecipe& recipe = *request_.recipe;
-  const std::vector<uint32_t>& written = recipe.written_tensors();
-  std::vector<MemoryUse> uses;
-  for (uint32_t i = 0; i < recipe.num_tensors(); ++i) {
-    if (recipe.recipe().tensors[i].type == HOST_TO_DEVICE_TENSOR) continue;
-    const bool writes = std::find(written.begin(), written.end(), i) != written.end();
-    uses.push_back({request_.table->addresses[i], recipe.tensor_bytes(i), writes});
-  }
-  uses.push_back({request_.table->workspace, recipe.recipe().workspace_bytes, true});
-  return uses;
-}
-
 void Executor::SetThreads(uint32_t threads) {
   const uint32_t wanted = threads == 0 ? DefaultComputeThreads() : threads;
   std::unique_lock lock(pool_mutex_);

@@ -13,7 +13,6 @@
 #include "emulator/profiler/profiler.h"
 #include "emulator/runtime/launch.h"
 #include "emulator/runtime/pack_cache.h"
-#include "emulator/streams/stream.h"
 #include "emulator/threads/peak.h"
 #include "emulator/threads/thread_pool.h"
 
@@ -67,22 +66,6 @@ class Executor {
   std::atomic<uint64_t> clock_{0};        // counts launches
   mutable std::shared_mutex pool_mutex_;  // held shared while a launch uses the pool
   std::unique_ptr<ThreadPool> pool_;
-};
-
-class LaunchWork : public Work {
- public:
-  LaunchWork(Executor* executor, LaunchRequest request)
-      : executor_(executor), request_(std::move(request)) {
-    request_.recipe->CountQueued(1);
-  }
-  ~LaunchWork() override { request_.recipe->CountQueued(-1); }
-  synStatus Run() override { return executor_->Run(request_); }
-  std::string Name() const override;
-  std::vector<MemoryUse> Uses() const override;
-
- private:
-  Executor* const executor_;
-  const LaunchRequest request_;
 };
 
 }  // namespace hpu::emulator

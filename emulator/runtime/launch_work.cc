@@ -1,0 +1,22 @@
+#include "emulator/runtime/launch_work.h"
+
+#include <algorithm>
+
+namespace hpu::emulator {
+
+std::string LaunchWork::Name() const { return "the launch of " + request_.recipe->recipe().name; }
+
+std::vector<MemoryUse> LaunchWork::Uses() const {
+  const LoadedRecipe& recipe = *request_.recipe;
+  const std::vector<uint32_t>& written = recipe.written_tensors();
+  std::vector<MemoryUse> uses;
+  for (uint32_t i = 0; i < recipe.num_tensors(); ++i) {
+    if (recipe.recipe().tensors[i].type == HOST_TO_DEVICE_TENSOR) continue;
+    const bool writes = std::find(written.begin(), written.end(), i) != written.end();
+    uses.push_back({request_.table->addresses[i], recipe.tensor_bytes(i), writes});
+  }
+  uses.push_back({request_.table->workspace, recipe.recipe().workspace_bytes, true});
+  return uses;
+}
+
+}  // namespace hpu::emulator
