@@ -2,12 +2,11 @@
 
 #include <iterator>
 
+#include "emulator/base/thread_object.h"
+
 namespace hpu::emulator {
 
-LastError& ThreadLastError() {
-  thread_local LastError last;
-  return last;
-}
+LastError& ThreadLastError() { return ThreadObject<LastError>(); }
 
 synStatus FailWith(synStatus status, std::string text) {
   LastError& last = ThreadLastError();

@@ -7,6 +7,7 @@
 #include "base/prefault.h"
 #include "emulator/base/clock.h"
 #include "emulator/base/status.h"
+#include "emulator/base/thread_object.h"
 
 namespace hpu::emulator {
 namespace {
@@ -359,7 +360,7 @@ void Executor::DropWritten(const LaunchRequest& request) {
 }
 
 synStatus Executor::Run(const LaunchRequest& request) {
-  thread_local RunState run;
+  RunState& run = ThreadObject<RunState>();
   std::shared_lock pool_lock(pool_mutex_);
   const uint64_t start_ns = profiler_->device_tracing() ? NowNanoseconds() : 0;
   const uint64_t start_cpu_ns = start_ns != 0 ? CpuNanoseconds(CLOCK_PROCESS_CPUTIME_ID) : 0;

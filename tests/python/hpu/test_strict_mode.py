@@ -84,7 +84,7 @@ def test_a_program_for_a_card_runs():
 
 
 def test_a_touch_of_device_memory_is_named():
-    assert output_of(_TOUCH).stdout == "1.0\n"
+    assert output_of(_TOUCH, EMULATOR_STRICT="0").stdout == "1.0\n"
     done = run_python(_TOUCH, **_STRICT)
     assert done.returncode == -signal.SIGSEGV
     assert "the host touched device memory; a card would not allow it" in done.stderr
