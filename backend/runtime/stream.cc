@@ -19,7 +19,10 @@ absl::Status Stream::Synchronize() {
     // all other work is reliable. The emulator's strict mode takes the same way.
     Event tail;
     RETURN_IF_ERROR(tail.Record(*this));
-    RETURN_IF_ERROR(tail.Synchronize());
+    if (const absl::Status waited = tail.Synchronize(); !waited.ok()) {
+      api.synStreamSynchronize(handle_);  // takes the failure, which is reported once
+      return waited;
+    }
   }
   RETURN_IF_SYN_ERROR(api, synStreamSynchronize, handle_);
   return absl::OkStatus();

@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "backend/runtime/copy.h"
 #include "backend/runtime/device_allocator.h"
 #include "tests/eventually.h"
 #include "tests/runtime/device_environment.h"
@@ -69,6 +70,19 @@ TEST(Event, ElapsedTimeNeedsTimingAndCompletion) {
   ASSERT_TRUE(elapsed.ok()) << ToText(elapsed.status());
   EXPECT_GE(*elapsed, 19.0);
   EXPECT_LT(*elapsed, static_cast<double>(kHangLimit.count()));
+}
+
+// In strict mode a stream waits for an event first, as on a card.
+TEST(Stream, FailuresAreReportedOnce) {
+  if (TestDevice().properties().host_addressable) GTEST_SKIP() << "EMULATOR_STRICT is not set";
+  DeviceBlock* const block = *TestDevice().allocator().Allocate(512, TestStream(1));
+  EXPECT_OK(FillOnDevice(TestStream(1), block->address, 1, 1, 512));
+  EXPECT_OK(FillOnDevice(TestStream(2), block->address, 2, 1, 512));  // nothing orders the two
+  EXPECT_THAT(std::string(TestStream(2).Synchronize().message()),
+              ::testing::HasSubstr("neither an event nor a synchronisation orders the two"));
+  EXPECT_OK(TestStream(2).Synchronize());
+  EXPECT_OK(TestStream(1).Synchronize());
+  TestDevice().allocator().Free(block);
 }
 
 TEST(Device, StreamIdsAreBounded) {
