@@ -206,6 +206,7 @@ absl::StatusOr<Stream*> Device::GetStream(uint32_t id) {
 uint32_t Device::NextStreamId() { return 1 + next_stream_.fetch_add(1) % (kMaxStreams - 1); }
 
 absl::Status Device::Synchronize() {
+  QueueRecorded(nullptr);
   RETURN_IF_ERROR(CheckUsable());
   RETURN_IF_SYN_ERROR(*api_, synDeviceSynchronize, id_);
   return absl::OkStatus();

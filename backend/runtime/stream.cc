@@ -6,12 +6,20 @@
 namespace hpu::runtime {
 namespace {
 thread_local uint32_t current_stream_id = 0;
+void (*queue_recorded)(const Stream*) = nullptr;
 }  // namespace
+
+void SetQueueRecorded(void (*queue)(const Stream* stream)) { queue_recorded = queue; }
+
+void QueueRecorded(const Stream* stream) {
+  if (queue_recorded != nullptr) queue_recorded(stream);
+}
 
 uint32_t CurrentStreamId() { return current_stream_id; }
 void SetCurrentStreamId(uint32_t id) { current_stream_id = id; }
 
 absl::Status Stream::Synchronize() {
+  QueueRecorded(this);
   RETURN_IF_ERROR(device_.CheckUsable());
   const SynapseFunctions& api = device_.api();
   if (!device_.properties().host_addressable) {
@@ -29,6 +37,7 @@ absl::Status Stream::Synchronize() {
 }
 
 absl::StatusOr<bool> Stream::Query() {
+  QueueRecorded(this);
   RETURN_IF_ERROR(device_.CheckUsable());
   const synStatus status = device_.api().synStreamQuery(handle_);
   if (status == synBusy) return false;
@@ -37,6 +46,7 @@ absl::StatusOr<bool> Stream::Query() {
 }
 
 absl::Status Stream::Wait(Event& event) {
+  QueueRecorded(this);
   RETURN_IF_ERROR(device_.CheckUsable());
   if (event.handle() == nullptr) return absl::OkStatus();
   RETURN_IF_SYN_ERROR(device_.api(), synStreamWaitEvent, handle_, event.handle(), 0);
@@ -49,6 +59,7 @@ Event::~Event() {
 }
 
 absl::Status Event::Record(Stream& stream) {
+  QueueRecorded(&stream);
   Device& device = stream.device();
   RETURN_IF_ERROR(device.CheckUsable());
   if (handle_ == nullptr) {

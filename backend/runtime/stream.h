@@ -62,6 +62,12 @@ class Event {
   synEventHandle handle_ = nullptr;
 };
 
+// Sets a function that queues what has been recorded for a stream, or for all streams if it is
+// given null, and that has not been queued yet. It is called before a point of a stream is recorded
+// or waited for, and it may throw. Call this once, before the device is used.
+void SetQueueRecorded(void (*queue)(const Stream* stream));
+void QueueRecorded(const Stream* stream);
+
 // Returns the calling thread's current stream id (0 at thread start).
 uint32_t CurrentStreamId();
 void SetCurrentStreamId(uint32_t id);

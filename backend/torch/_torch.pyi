@@ -200,12 +200,52 @@ def reset_op_counts() -> None: ...
 def set_recipe_ops(names: list[str]) -> None:
     """Tells the names (without namespace and overload) of the operators that recipes have."""
 
-def set_call_compiler(
-    compile_call: Callable[[str, str, tuple[Any, ...], dict[str, Any]], Any],
-) -> None:
-    """Sets the function that makes the program of an eager call: it takes the operator's name and
-    overload and its arguments, and returns an eager.calls.Answer. It is called with the GIL, in any
-    thread, in the state of a new thread (no modes, no autocast)."""
+def set_front_end(front_end: Any) -> None:
+    """Sets what captures calls and asks the compile server: an object with the functions
+    compile_call and describe_call (of an operator's name and overload and its arguments), which
+    return an eager.calls.Answer and a lazy.calls.Description, and compile_recording, which returns
+    a lazy.recordings.Answer. They are called with the GIL, in any thread, in the state of a new
+    thread (no modes, no autocast), and Dynamo does not trace them."""
+
+def start_lazy_mode(most_calls: int) -> None:
+    """From now on calls of operators on hpu are recorded, and run when an element is needed, at
+    queue_recorded(), or when there are `most_calls` of them."""
+
+def stop_recording() -> None:
+    """Ends lazy mode and gives up what is recorded: its tensors have no elements."""
+
+def queue_recorded() -> None:
+    """Queues what has been recorded for all streams that have no capture. Raises what that
+    raises."""
+
+def give_memory(tensor: torch.Tensor) -> None:
+    """Queues what has been recorded for a tensor on hpu, and gives its storage memory."""
+
+def recorder_counts() -> dict[str, int]:
+    """How many recordings have run ("runs") with how many calls ("calls"), for how many the compile
+    server was asked for a program ("compilations"), how many ran call by call ("runs_by_call"), and
+    how many calls wait ("recorded")."""
+
+def begin_capture() -> None:
+    """Records the calls of the current stream for a ReplayableGraph."""
+
+def end_capture() -> ReplayableGraph: ...
+def abandon_capture() -> None:
+    """Gives the capture of the current stream up, if there is one."""
+
+def is_capturing() -> bool:
+    """Whether the current stream has a capture."""
+
+class ReplayableGraph:
+    """A capture that has ended. It keeps the memory that it reads and writes."""
+
+    def replay(self) -> None:
+        """Runs the captured calls on the current stream."""
+
+    @property
+    def call_count(self) -> int: ...
+    def text(self) -> str:
+        """The program."""
 
 def forget_call_programs() -> None:
     """Makes eager calls ask for their programs again."""

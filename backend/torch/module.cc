@@ -11,6 +11,7 @@
 #include "backend/torch/device/cuda_wheel.h"
 #include "backend/torch/device/errors.h"
 #include "backend/torch/device/generator.h"
+#include "backend/torch/device/pending_storage.h"
 #include "backend/torch/eager/autocast.h"
 #include "backend/torch/eager/extension_libraries.h"
 #include "backend/torch/eager/fallback.h"
@@ -19,8 +20,9 @@
 #include "backend/torch/programs/graph_builder.h"
 #include "backend/torch/programs/program.h"
 #include "backend/torch/pytorch/unstable_torch.h"
-#include "backend/torch/record/call_program.h"
+#include "backend/torch/record/front_end.h"
 #include "backend/torch/record/op_kernel.h"
+#include "backend/torch/record/recorder.h"
 
 namespace hpu::torch_backend {
 namespace {
@@ -95,6 +97,7 @@ void BindMemory(py::module_& m) {
   m.def("data_address", [](const at::Tensor& tensor) {
     TORCH_CHECK_VALUE(tensor.device().type() == c10::DeviceType::HPU,
                       "data_address: the tensor is on ", tensor.device());
+    BeforeAccess(tensor.storage(), "data_ptr()");
     return AddressOf(tensor.const_data_ptr());
   });
 }
@@ -114,20 +117,28 @@ void BindStreams(py::module_& m) {
 }
 
 void BindRandom(py::module_& m) {
+  // What has been recorded draws before the state is read or set.
   m.def("manual_seed", [](int64_t seed) {
+    runtime::QueueRecorded(nullptr);
     at::Generator generator = DefaultGenerator();
     std::lock_guard lock(generator.mutex());
     generator.set_current_seed(static_cast<uint64_t>(seed));
   });
   m.def("seed", [] {
+    runtime::QueueRecorded(nullptr);
     at::Generator generator = DefaultGenerator();
     std::lock_guard lock(generator.mutex());
     return generator.seed();
   });
   m.def("initial_seed", [] { return DefaultGenerator().current_seed(); });
-  m.def("get_rng_state", [] { return DefaultGenerator().get_state(); });
-  m.def("set_rng_state",
-        [](const at::Tensor& state) { at::Generator(DefaultGenerator()).set_state(state); });
+  m.def("get_rng_state", [] {
+    runtime::QueueRecorded(nullptr);
+    return DefaultGenerator().get_state();
+  });
+  m.def("set_rng_state", [](const at::Tensor& state) {
+    runtime::QueueRecorded(nullptr);
+    at::Generator(DefaultGenerator()).set_state(state);
+  });
   m.def("default_generator",
         [] { return py::reinterpret_steal<py::object>(THPGenerator_Wrap(DefaultGenerator())); });
 }
@@ -250,8 +261,9 @@ PYBIND11_MODULE(_torch, m) {
   AddProgramType(m.ptr());
   BindGraphBuilder(m);
   BindOpKernels(m);
+  BindFrontEnd(m);
+  BindRecorder(m);
   BindAutocast(m);
-  BindCallCompiler(m);
   BindDevice(m);
   BindMemory(m);
   BindStreams(m);

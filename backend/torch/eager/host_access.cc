@@ -3,6 +3,7 @@
 #include "backend/runtime/copy.h"
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/errors.h"
+#include "backend/torch/device/pending_storage.h"
 #include "backend/torch/eager/kernels.h"
 #include "backend/torch/eager/result_memory.h"
 
@@ -29,6 +30,7 @@ HostAccess::Shared& HostAccess::Share(const c10::Storage& storage) {
     if (entry.device.unsafeGetStorageImpl() == storage.unsafeGetStorageImpl()) return entry;
   }
   runtime::Stream& stream = CurrentStream();
+  BeforeAccess(storage, "an operator that runs on the CPU");
   if (shared_.empty()) Check(stream.Synchronize());
   Shared entry;
   entry.device = storage;
@@ -85,6 +87,7 @@ at::Tensor HostAccess::ToDevice(const at::Tensor& host) {
   }
   at::Tensor result =
       at::empty_strided(host.sizes(), host.strides(), host.options().device(kHpuDevice));
+  BeforeAccess(result.storage(), "an operator that runs on the CPU");
   Check(runtime::CopyToDevice(CurrentStream(), AddressOf(result.data_ptr()), host.data_ptr(),
                               host.nbytes()));
   result.unsafeGetTensorImpl()->_set_conj(host.is_conj());
@@ -100,6 +103,7 @@ void HostAccess::TakeResize(const at::Tensor& host, const at::Tensor& tensor) {
   const size_t bytes = host.storage().nbytes();
   if (bytes > tensor.storage().nbytes()) {
     ResizeStorage(tensor.storage().unsafeGetStorageImpl(), bytes);
+    BeforeAccess(tensor.storage(), "an operator that runs on the CPU");
   }
 }
 

@@ -9,6 +9,7 @@
 #include "backend/runtime/copy.h"
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/errors.h"
+#include "backend/torch/device/pending_storage.h"
 #include "backend/torch/eager/cpu_call.h"
 #include "backend/torch/eager/fallback.h"
 #include "backend/torch/eager/host_access.h"
@@ -35,11 +36,17 @@ void CheckFactory(std::optional<at::Layout> layout, std::optional<at::Device> de
               " does not exist: a process has one hpu device, hpu:0");
 }
 
+c10::Allocator* AllocatorOfEmpty() {
+  if (!LeavesOutMemory()) return &GetDeviceAllocator();
+  CurrentStream();  // throws where there is no device, as an allocation would
+  return &GetPendingAllocator();
+}
+
 Tensor Empty(IntArrayRef size, std::optional<at::ScalarType> dtype,
              std::optional<at::Layout> layout, std::optional<at::Device> device,
              std::optional<bool> pin_memory, std::optional<at::MemoryFormat> format) {
   CheckFactory(layout, device, pin_memory);
-  return at::detail::empty_generic(size, &GetDeviceAllocator(), kKeys, c10::dtype_or_default(dtype),
+  return at::detail::empty_generic(size, AllocatorOfEmpty(), kKeys, c10::dtype_or_default(dtype),
                                    format);
 }
 
@@ -47,7 +54,7 @@ Tensor EmptyStrided(IntArrayRef size, IntArrayRef stride, std::optional<at::Scal
                     std::optional<at::Layout> layout, std::optional<at::Device> device,
                     std::optional<bool> pin_memory) {
   CheckFactory(layout, device, pin_memory);
-  return at::detail::empty_strided_generic(size, stride, &GetDeviceAllocator(), kKeys,
+  return at::detail::empty_strided_generic(size, stride, AllocatorOfEmpty(), kKeys,
                                            c10::dtype_or_default(dtype));
 }
 
@@ -88,6 +95,7 @@ Tensor& SetEmpty(Tensor& self) {
 }
 
 void RecordStream(Tensor& self, c10::Stream stream) {
+  BeforeAccess(self.storage(), "record_stream");
   GetDeviceAllocator().recordStream(self.storage().data_ptr(), stream);
 }
 
@@ -176,6 +184,9 @@ Tensor CopyFrom(const Tensor& self, const Tensor& target, bool non_blocking) {
   // Kernels run below autograd, so the CPU copies inside must stay below it, too.
   const at::AutoDispatchBelowADInplaceOrView guard;
   const Tensor source = self.sizes() == target.sizes() ? self : self.expand(target.sizes());
+  for (const Tensor* tensor : {&source, &target}) {
+    if (IsHpu(*tensor)) BeforeAccess(tensor->storage(), "a copy from or to the CPU");
+  }
   if (source.device().type() == c10::DeviceType::HPU) {
     if (target.device().type() == c10::DeviceType::HPU) {
       CopyWithinDevice(source, target);
@@ -207,6 +218,7 @@ at::Scalar LocalScalar(const Tensor& self) {
   TORCH_CHECK(self.numel() == 1, "a Tensor with ", self.numel(),
               " elements cannot be converted to Scalar");
   const at::AutoDispatchBelowADInplaceOrView guard;
+  BeforeAccess(self.storage(), "aten::_local_scalar_dense (item())");
   Tensor host = at::empty(self.sizes(), self.options().device(at::kCPU));
   Check(runtime::CopyToHost(CurrentStream(), host.mutable_data_ptr(), AddressOf(self.data_ptr()),
                             host.nbytes()));
@@ -232,6 +244,7 @@ bool FillDense(const Tensor& self, const void* element) {
 
 Tensor& Fill(Tensor& self, const at::Scalar& value) {
   if (self.numel() == 0) return self;
+  BeforeAccess(self.storage(), "aten::fill_");
   const at::AutoDispatchBelowADInplaceOrView guard;
   // This is PyTorch's own conversion, which refuses values that the type cannot hold, unless there
   // is only one element.
@@ -303,6 +316,12 @@ c10::Storage NewStorage(size_t bytes) {
 
 void ResizeStorage(c10::StorageImpl* storage, size_t bytes) {
   TORCH_CHECK(storage->resizable(), "Trying to resize storage that is not resizable");
+  if (storage->nbytes() == 0 && LeavesOutMemory()) {
+    storage->set_data_ptr_noswap(GetPendingAllocator().allocate(bytes));
+    storage->set_nbytes(bytes);
+    return;
+  }
+  BeforeAccess(storage, "a change of a storage's size");
   c10::DataPtr fresh = GetDeviceAllocator().allocate(bytes);
   const size_t kept = std::min(bytes, storage->nbytes());
   if (kept > 0) {

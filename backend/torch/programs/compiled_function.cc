@@ -5,6 +5,7 @@
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/dtypes.h"
 #include "backend/torch/device/errors.h"
+#include "backend/torch/device/pending_storage.h"
 #include "backend/torch/eager/kernels.h"
 #include "backend/torch/programs/gil_release.h"
 #include "backend/torch/pytorch/unstable_torch.h"
@@ -37,7 +38,9 @@ runtime::Stream& StreamOfCall() {
     const GilRelease no_gil;
     Check(device.EnsureAcquired());
   }
-  return *Check(device.CurrentStream());
+  runtime::Stream& stream = *Check(device.CurrentStream());
+  runtime::QueueRecorded(&stream);
+  return stream;
 }
 
 }  // namespace
@@ -162,6 +165,7 @@ void CompiledFunction::BindInput(Frame& frame, size_t index, const at::Tensor* g
     slot = block->address;
     return;
   }
+  if (!input.on_cpu) BeforeAccess(tensor.storage(), "a compiled program");
   slot = AddressOf(tensor.const_data_ptr());
 }
 

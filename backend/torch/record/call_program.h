@@ -50,10 +50,4 @@ struct CallProgram {
 std::shared_ptr<const CallProgram> CompileCall(const c10::OperatorHandle& op,
                                                c10::ArrayRef<c10::IValue> arguments);
 
-// Returns whether this thread is inside CompileCall. What is called there finds out shapes only.
-bool InCompileCall();
-
-// Adds set_call_compiler().
-void BindCallCompiler(pybind11::module_& module);
-
 }  // namespace hpu::torch_backend

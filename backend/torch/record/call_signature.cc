@@ -31,7 +31,7 @@ constexpr uint64_t Head(Kind kind, uint64_t more = 0) { return more << 8 | kind;
 
 }  // namespace
 
-CallSignature::CallSignature(c10::ArrayRef<IValue> arguments) {
+CallSignature::CallSignature(c10::ArrayRef<IValue> arguments, Numbers numbers) : where_(numbers) {
   for (size_t i = 0; i < arguments.size() && refusal_ == nullptr; ++i) Add(arguments[i]);
   hash_ = HashOf(words());
 }
@@ -50,7 +50,7 @@ void CallSignature::Add(const IValue& value) {
   }
   if (value.isDouble()) {
     AddWord(Head(kDouble));
-    return AddWord(std::bit_cast<uint64_t>(value.toDouble()));
+    return AddDouble(value.toDouble());
   }
   if (value.isBool()) return AddWord(Head(kBool, value.toBool() ? 1 : 0));
   if (value.isList()) {
@@ -104,11 +104,19 @@ void CallSignature::AddTensor(const at::Tensor& tensor) {
   for (const int64_t stride : impl.strides()) AddWord(static_cast<uint64_t>(stride));
 }
 
+void CallSignature::AddDouble(double number) {
+  if (where_ == Numbers::kBeside) {
+    numbers_.push_back(number);
+  } else {
+    AddWord(std::bit_cast<uint64_t>(number));
+  }
+}
+
 void CallSignature::AddNumber(const at::Tensor& number) {
   const at::ScalarType type = number.scalar_type();
   AddWord(Head(kNumber, static_cast<uint64_t>(type)));
   if (type == at::kDouble) {
-    AddWord(std::bit_cast<uint64_t>(*number.const_data_ptr<double>()));
+    AddDouble(*number.const_data_ptr<double>());
   } else if (type == at::kLong) {
     AddWord(static_cast<uint64_t>(*number.const_data_ptr<int64_t>()));
   } else if (type == at::kBool) {

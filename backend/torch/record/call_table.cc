@@ -1,14 +1,11 @@
 #include "backend/torch/record/call_table.h"
 
-#include <algorithm>
 #include <atomic>
 #include <utility>
 
 namespace hpu::torch_backend {
 namespace {
 
-// A script whose sizes or numbers change with every call would otherwise fill the memory.
-constexpr size_t kMostSignatures = 4096;
 constexpr std::chrono::seconds kRetryAfter{30};
 
 // A compilation takes about 8 ms, and a CPU's kernel about 1 ns for an element and 1 us for a call
@@ -35,17 +32,13 @@ void CallTable::FollowEpoch() {
   entries_.clear();
 }
 
-bool CallTable::Equal::operator()(const CallSignature& a, const Words& b) const {
-  return std::equal(a.words().begin(), a.words().end(), b.begin(), b.end());
-}
-
 CallTable::Found CallTable::Find(const CallSignature& call) {
   const std::lock_guard lock(mutex_);
   FollowEpoch();
   auto found = entries_.find(call);
   if (found == entries_.end()) {
     if (entries_.size() >= kMostSignatures) entries_.clear();
-    found = entries_.try_emplace(Words(call.words().begin(), call.words().end())).first;
+    found = entries_.try_emplace(WordsOf(call)).first;
   }
   Entry& entry = found->second;
   if (entry.made != nullptr) {
@@ -59,7 +52,7 @@ CallTable::Found CallTable::Find(const CallSignature& call) {
 
 void CallTable::Keep(const CallSignature& call, std::shared_ptr<const CallProgram> made) {
   const std::lock_guard lock(mutex_);
-  Entry& entry = entries_[Words(call.words().begin(), call.words().end())];
+  Entry& entry = entries_[WordsOf(call)];
   entry.made = std::move(made);
   entry.made_at = std::chrono::steady_clock::now();
 }

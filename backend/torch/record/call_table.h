@@ -5,9 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <span>
-#include <unordered_map>
-#include <vector>
 
 #include "backend/torch/record/call_program.h"
 #include "backend/torch/record/call_signature.h"
@@ -34,22 +31,10 @@ class CallTable {
   void Keep(const CallSignature& call, std::shared_ptr<const CallProgram> made);
 
  private:
-  using Words = std::vector<uint64_t>;
   struct Entry {
     std::shared_ptr<const CallProgram> made;
     std::chrono::steady_clock::time_point made_at;
     int64_t work = 0;  // in elements
-  };
-  struct Hash {
-    using is_transparent = void;
-    size_t operator()(const CallSignature& call) const { return call.hash(); }
-    size_t operator()(const Words& words) const { return HashOf(words); }
-  };
-  struct Equal {
-    using is_transparent = void;
-    bool operator()(const Words& a, const Words& b) const { return a == b; }
-    bool operator()(const CallSignature& a, const Words& b) const;
-    bool operator()(const Words& a, const CallSignature& b) const { return (*this)(b, a); }
   };
 
   // Drops everything if ForgetCallPrograms was called since. The caller holds the mutex.
@@ -57,7 +42,7 @@ class CallTable {
 
   std::mutex mutex_;
   uint64_t epoch_ = 0;
-  std::unordered_map<Words, Entry, Hash, Equal> entries_;
+  SignatureMap<Entry> entries_;
 };
 
 }  // namespace hpu::torch_backend

@@ -20,6 +20,8 @@
 #include "backend/torch/eager/tensor_arguments.h"
 #include "backend/torch/pytorch/unstable_torch.h"
 #include "backend/torch/record/call_table.h"
+#include "backend/torch/record/front_end.h"
+#include "backend/torch/record/recorder.h"
 
 namespace hpu::torch_backend {
 namespace {
@@ -81,16 +83,24 @@ class OpKernel final : public c10::OperatorKernel {
         argument_count_(schema.arguments().size()),
         mixed_devices_(TakesMixedDevices(schema)),
         takes_statistics_(Contains(kTakeStatistics, schema.name())),
-        counts_(CountsOf(ShortName(schema))) {}
+        counts_(CountsOf(ShortName(schema))),
+        rules_(schema) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
     const auto arguments = torch::jit::last(*stack, argument_count_);
+    if (Recorder& recorder = Recorder::Get(); recorder.Records()) {
+      if (!IsRecordable(op, arguments)) {
+        if (IsComposed()) recorder.RefuseInCapture(op);
+      } else if (recorder.Record(rules_, op, argument_count_, stack)) {
+        return;
+      }
+    }
     const bool applies = own_.has_value() && (own_->applies == nullptr || own_->applies(arguments));
     if (own_.has_value() && !applies && !IsComposed()) {
       return own_->kernel.callBoxed(op, keys, stack);
     }
     if (!mixed_devices_) CheckDevices(op.schema(), arguments);
-    if (InCompileCall()) return RunOnHost(op, keys, stack);
+    if (InFrontEnd()) return RunOnHost(op, keys, stack);
     const bool direct = HostMayCompute() && AcquiredDevice().properties().host_addressable;
     if (applies && IsComposed()) {
       return direct ? RunDirectly(op, keys, stack) : own_->kernel.callBoxed(op, keys, stack);
@@ -130,6 +140,21 @@ class OpKernel final : public c10::OperatorKernel {
       refused->refusal = "its shape function raised an error";
       return refused;
     }
+  }
+
+  // Copies from and to the CPU are not recorded, and neither are operators that are composed of
+  // others on hpu. Throws for tensors on different devices.
+  bool IsRecordable(const c10::OperatorHandle& op, c10::ArrayRef<IValue> arguments) {
+    if (!own_.has_value()) {
+      if (!mixed_devices_) CheckDevices(op.schema(), arguments);
+      return true;
+    }
+    if (IsComposed()) return own_->applies != nullptr && !own_->applies(arguments);
+    bool on_device = true;
+    for (const IValue& value : arguments) {
+      ForEachTensor(value, [&](const at::Tensor& tensor) { on_device &= IsHpu(tensor); });
+    }
+    return on_device && arguments[0].toTensor().numel() > 0;
   }
 
   // Replaces the arguments by the results. A result that is declared to be a written argument is
@@ -182,6 +207,7 @@ class OpKernel final : public c10::OperatorKernel {
   OpCounts& counts_;
   std::atomic<int> in_recipes_{-1};  // -1: not known yet
   CallTable table_;
+  RuleTable rules_;
 };
 
 bool WantsParts(const c10::FunctionSchema& schema, const Stack& stack) {

@@ -4,7 +4,7 @@
     model = torch.compile(model.to("hpu"), backend="hpu_backend")
 
 The import registers the device with stock PyTorch; nothing is acquired before the first use.
-Without a card, the emulated device is used. With PT_HPU_LAZY_MODE=1 lazy mode runs as eager mode.
+Without a card, the emulated device is used.
 
 Every public submodule is an attribute after the import; most are imported when they are first used.
 """
@@ -57,9 +57,16 @@ def _register_artifacts() -> None:
 
 
 def _connect_eager_ops() -> None:
-    from . import eager
+    from .lazy import front_end
 
-    eager.connect()
+    front_end.connect()
+
+
+def _start_lazy_mode() -> None:
+    if lazy_mode.is_on():
+        from . import lazy
+
+        lazy.start()
 
 
 def _register_with_dynamo() -> None:
@@ -97,7 +104,7 @@ def autoload() -> None:
     global _registered
     if _registered:
         return
-    lazy_mode.asked_for()
+    lazy_mode.is_on()
     bridge_config.tell_environment()
     _check_version()
     features.enable(features.COMPILING, _watch_registrations)
@@ -106,6 +113,7 @@ def autoload() -> None:
     # With this the device's library traces only when it is asked to.
     os.environ.setdefault("HABANA_PROFILE", "profile_api_light")
     atexit.register(native.torch_module().await_autograd_thread)
+    atexit.register(native.torch_module().stop_recording)
     from . import hpu
 
     register_device_module("hpu", hpu)
@@ -115,6 +123,7 @@ def autoload() -> None:
     hpu.torch_profiler.complete()
     features.enable(features.ARTIFACTS, _register_artifacts)
     features.enable(features.COMPILING, _connect_eager_ops)
+    _start_lazy_mode()
     _registered = True
     hpu.metrics.install_dump()
     after_import(

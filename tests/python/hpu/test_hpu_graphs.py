@@ -12,7 +12,7 @@ from training_case import assert_close, matrix, only_graph
 
 import habana_frameworks.torch as ht
 from habana_frameworks.torch.dynamo import report
-from habana_frameworks.torch.hpu import ModuleCacher, make_graphed_callables
+from habana_frameworks.torch.hpu import ModuleCacher
 from habana_frameworks.torch.internal import notices
 
 
@@ -53,10 +53,8 @@ def test_a_wrapped_function_is_compiled():
     [
         lambda m: ModuleCacher(max_graphs=5)(model=m, have_grad_accumulation=True),
         lambda m: ModuleCacher()(m, inplace=False),
-        lambda m: make_graphed_callables(m, (torch.ones(2, 4, device="hpu"),)),
-        lambda m: make_graphed_callables((m, torch.sin), ((torch.ones(2, 4), torch.ones(1))))[0],
     ],
-    ids=["cacher", "beside", "graphed", "several"],
+    ids=["cacher", "beside"],
 )
 def test_a_wrapped_module_trains(models, wrap):
     model, device_model = models
@@ -68,10 +66,10 @@ def test_a_wrapped_module_trains(models, wrap):
     only_graph()
 
 
-@pytest.mark.parametrize("name", ["HPUGraph", "CachedParams", "TensorPacker"])
-def test_a_capture_by_hand_is_refused_with_what_to_use(name):
+@pytest.mark.parametrize("name", ["GraphModel", "CachedParams", "TensorPacker"])
+def test_the_references_cache_of_captures_is_refused_with_what_to_use(name):
     assert not hasattr(ht.hpu, name)
-    with pytest.raises(AttributeError, match=f"'{name}': .*(torch.compile|compiled programs)"):
+    with pytest.raises(AttributeError, match=f"'{name}': .*wrap_in_hpu_graph compiles instead"):
         getattr(ht.hpu, name)
 
 

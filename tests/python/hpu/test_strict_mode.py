@@ -3,8 +3,13 @@ results, and what a card would not allow is named."""
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 
+import pytest
+from paths import TESTS
 from processes import output_of, run_python
 
 _STRICT = {"EMULATOR_STRICT": "1"}
@@ -102,3 +107,28 @@ def test_streams_that_nothing_orders_are_named():
 def test_a_wait_orders_streams():
     for order in ("other.wait_stream(torch.hpu.current_stream())", "torch.hpu.synchronize()"):
         assert output_of(_STREAMS.format(order=order), **_STRICT).stdout == "3000.0\n"
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        ("hpu/test_captures.py", "replay or training or refused or named"),
+        ("lazy/test_lazy_mode.py", "writes or random or threads or runs_a_recording"),
+        ("lazy/test_lazy_training.py", "lstm or autocast"),
+    ],
+    ids=["captures", "lazy", "lazy training"],
+)
+def test_recorded_operators(tests):
+    """Tests of HPU graphs and of lazy mode, in short form."""
+    path, names = tests
+    plain = ("-q", "-p", "no:xdist", "-p", "no:cacheprovider")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *plain, str(TESTS / path), "-k", names],
+        env={**os.environ, "EMULATOR_STRICT": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert " passed" in done.stdout

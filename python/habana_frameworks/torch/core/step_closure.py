@@ -1,9 +1,8 @@
 """mark_step and the actions that run at it.
 
-Lazy mode runs as eager mode, so a step's work is queued before mark_step is called. What remains of
-its contract: sync=True waits for the device, the metrics' trigger fires, and with
-PT_HPU_LAZY_MODE=1 the step closures run there. Inside a compiled function there are no steps:
-mark_step is not in its graph.
+In lazy mode it queues what has been recorded, and step closures run there. In eager mode a step's
+work is queued before mark_step is called; sync=True waits for the device, and the metrics' trigger
+fires. Inside a compiled function there are no steps: mark_step is not in its graph.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any
 
 import torch
 
-from habana_frameworks.torch import hpu
+from habana_frameworks.torch import hpu, native
 from habana_frameworks.torch.internal import lazy_mode
 
 _log = logging.getLogger("habana_frameworks.torch.core")
@@ -26,9 +25,7 @@ _closures: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []  # guarded by _
 
 @functools.cache
 def _warn_eager() -> None:
-    """Warns about eager mode. With PT_HPU_LAZY_MODE=1 it does nothing, because the import has
-    warned."""
-    if not lazy_mode.asked_for():
+    if not lazy_mode.is_on():
         _log.warning(
             "mark_step and step closures belong to lazy mode and do nothing in eager mode and "
             "under torch.compile; they can be removed"
@@ -46,10 +43,12 @@ def _run_closures() -> None:
 
 
 def mark_step(device_str: str = "", sync: bool = False) -> None:
-    """Ends a step: runs the step closures, and waits for the device with sync=True."""
+    """Ends a step: queues what lazy mode has recorded, waits for the device with sync=True, and
+    runs the step closures. `device_str` may name the one device of the process."""
     if torch.compiler.is_compiling():
         return
     _warn_eager()
+    native.torch_module().queue_recorded()
     if sync:
         hpu.synchronize()
     hpu.metrics.triggered("mark_step")
@@ -57,10 +56,11 @@ def mark_step(device_str: str = "", sync: bool = False) -> None:
 
 
 def iter_mark_step(device_str: str = "") -> None:
-    """Runs the step closures."""
+    """Queues what lazy mode has recorded, and runs the step closures."""
     if torch.compiler.is_compiling():
         return
     _warn_eager()
+    native.torch_module().queue_recorded()
     _run_closures()
 
 
@@ -68,7 +68,7 @@ def add_step_closure(closure: Callable[..., Any], args: Sequence[Any] = ()) -> N
     """Runs `closure(*args)` at the next mark_step. Without PT_HPU_LAZY_MODE=1 it runs at once,
     because in eager mode every step is complete when it returns."""
     _warn_eager()
-    if lazy_mode.asked_for():
+    if lazy_mode.is_on():
         with _lock:
             _closures.append((closure, tuple(args)))
     else:

@@ -13,12 +13,11 @@ from .. import native
 from ..dynamo.capture.aliases import alias_forms
 from ..dynamo.capture.call_recording import record_call
 from ..dynamo.capture.functional import record_functional
-from ..dynamo.capture.inputs import fake_input
 from ..dynamo.capture.snippet import GraphWriter, Snippet
 from ..dynamo.capture.wire import CaptureError, NeedsFunctionalization, check_plain, meta_of
 from ..dynamo.patches import fake_ops
 from ..dynamo.programs.binding import warn_once
-from ..dynamo.programs.service import CompileJob, NoProgram, service
+from ..dynamo.programs.service import CompileJob, Loaded, NoProgram, service
 from ..dynamo.records.records import GraphRecord
 from ..dynamo.settings.options import key_options
 from ..dynamo.settings.resolve import resolve
@@ -27,6 +26,7 @@ from ..torch_compat.fakes import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensorMode,
+    errors_without_log,
 )
 from ..torch_compat.ops import OpOverload, OpOverloadPacket, takes_numbers
 from ..torch_compat.trees import tree_leaves, tree_map_only
@@ -85,10 +85,10 @@ def compile_call(name: str, overload: str, args: tuple[Any, ...], kwargs: dict[s
     namespace, _, short = name.partition("::")
     packet = getattr(getattr(torch.ops, namespace), short)
     try:
-        op = _overload(packet, overload or "default", args, kwargs)
+        op = overload_of(packet, overload or "default", args, kwargs)
         with torch.no_grad():
             captured = _try_capture(op, args, kwargs)
-        program = _program(captured.graph, short)
+        program = compile_graph(captured.graph, GraphRecord(f"eager {short}")).program
     except CaptureError as error:
         return Answer(None, str(error))
     except NoProgram as error:
@@ -100,7 +100,7 @@ def compile_call(name: str, overload: str, args: tuple[Any, ...], kwargs: dict[s
     return Answer(program, "", True, captured.counts, captured.made, captured.resizes)
 
 
-def _overload(
+def overload_of(
     packet: OpOverloadPacket, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> OpOverload:
     """The overload, or the one that takes numbers where the call gives a number for a tensor."""
@@ -121,31 +121,42 @@ def _try_capture(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     """Raises CaptureError if the call cannot be captured, and what the operator's shape function
     raises if the arguments are wrong."""
     try:
-        return _capture(op, args, kwargs)
+        with errors_without_log():
+            return _capture(op, args, kwargs)
     except CaptureError:
         raise
     except (DataDependentOutputException, DynamicOutputShapeException):
         raise CaptureError("its result depends on elements of its arguments") from None
     except Exception as error:
         with suppress(NotImplementedError):
-            _run_on_fakes(FakeTensorMode(allow_non_fake_inputs=True), op, args, kwargs)
+            run_on_fakes(FakeTensorMode(allow_non_fake_inputs=True), op, args, kwargs)
         raise CaptureError(str(error).partition("\n")[0]) from error
 
 
-def _run_on_fakes(
+def run_on_fakes(
     mode: FakeTensorMode, op: OpOverload, args: Any, kwargs: Any
-) -> list[torch.Tensor]:
-    """The tensors of the call after it. Raises what the operator raises for wrong arguments."""
-    tensors = _tensors(args, kwargs)
-    fakes = [fake_input(mode, tensor) for tensor in tensors]
+) -> tuple[list[torch.Tensor], Any]:
+    """The tensors of the call after it, and its result. Raises what the operator raises for wrong
+    arguments."""
+    tensors = tensors_among(args, kwargs)
+    fakes = [_fake(mode, tensor) for tensor in tensors]
     fake_args, fake_kwargs = _replace(tensors, fakes, args, kwargs)
-    with mode:
-        op(*fake_args, **fake_kwargs)
+    with errors_without_log(), mode:
+        result = op(*fake_args, **fake_kwargs)
         _check_cast(op, fake_args, fake_kwargs)
-    return fakes
+    return fakes, result
 
 
-def _tensors(args: Any, kwargs: Any) -> list[torch.Tensor]:
+def _fake(mode: FakeTensorMode, tensor: torch.Tensor) -> torch.Tensor:
+    """A fake tensor that does not refer to the real one: FakeTensorMode.from_tensor would keep that
+    alive until the next garbage collection."""
+    with mode:
+        return torch.empty_strided(
+            tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
+        )
+
+
+def tensors_among(args: Any, kwargs: Any) -> list[torch.Tensor]:
     """The tensors among the arguments, each once, in their order."""
     leaves = tree_leaves((args, kwargs))
     return list({id(leaf): leaf for leaf in leaves if isinstance(leaf, torch.Tensor)}.values())
@@ -153,11 +164,15 @@ def _tensors(args: Any, kwargs: Any) -> list[torch.Tensor]:
 
 def _capture(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Captured:
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    tensors = _tensors(args, kwargs)
+    tensors = tensors_among(args, kwargs)
     for i, tensor in enumerate(tensors):
         check_plain(tensor, f"argument {i}")
-    fakes = [fake_input(mode, tensor) for tensor in tensors]
-    resizes = _resizes(mode, op, tensors, args, kwargs)
+    fakes = [_fake(mode, tensor) for tensor in tensors]
+    resizes: list[Resize] = []
+    if op._schema.is_mutable:
+        # This also raises what the operator raises where it cannot write: functionalization, which
+        # captures it, casts whatever it finds.
+        resizes = resizes_between(tensors, run_on_fakes(mode, op, args, kwargs)[0])
     for i, sizes, strides in resizes:
         with mode:
             fakes[i] = torch.empty_strided(
@@ -185,7 +200,7 @@ def _capture(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _
         if leaf.kind == "output"
     ]
     builder.set_outputs([value for value, _ in outputs], [form for _, form in outputs])
-    return _Captured(builder.serialize(), _counts(op, result), made, resizes)
+    return _Captured(builder.serialize(), call_counts(op, result), made, resizes)
 
 
 def _replace(
@@ -199,18 +214,12 @@ def _replace(
     return positional, named
 
 
-def _resizes(
-    mode: FakeTensorMode, op: OpOverload, tensors: list[torch.Tensor], args: Any, kwargs: Any
-) -> list[Resize]:
-    """What the operator makes of `out` tensors that have another size than its results. Raises what
-    the operator raises where it cannot write: functionalization, which captures it, casts whatever
-    it finds."""
-    if not op._schema.is_mutable:
-        return []
-    after = _run_on_fakes(mode, op, args, kwargs)
+def resizes_between(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -> list[Resize]:
+    """What a call makes of `out` tensors that have another size than its results. `before` and
+    `after` are the tensors of the call."""
     return [
         Resize(i, tuple(fake.shape), fake.stride())
-        for i, (fake, tensor) in enumerate(zip(after, tensors, strict=True))
+        for i, (fake, tensor) in enumerate(zip(after, before, strict=True))
         if fake.shape != tensor.shape
     ]
 
@@ -271,7 +280,7 @@ def _made(leaf: Any) -> Made:
     return Made("output")
 
 
-def _counts(op: OpOverload, result: Any) -> tuple[int, ...]:
+def call_counts(op: OpOverload, result: Any) -> tuple[int, ...]:
     """By result of the operator: the length of a list, or _SINGLE for a tensor."""
     returns = len(op._schema.returns)
     results = result if returns > 1 else (result,) * returns
@@ -285,7 +294,8 @@ def _why_eager(text: str) -> str:
     return "; ".join(step.partition("#")[2].strip() or step for step in steps)
 
 
-def _program(graph: bytes, name: str) -> Any:
+def compile_graph(graph: bytes, record: GraphRecord) -> Loaded:
+    """The program of a captured graph that has no front-end key. Raises NoProgram."""
     settings = resolve(None)
     job = CompileJob(
         graph,
@@ -294,4 +304,4 @@ def _program(graph: bytes, name: str) -> Any:
         timeout_s=float(settings["compile_timeout_s"]),
         frozen=bool(settings["frozen"]),
     )
-    return service.compile(job, GraphRecord(f"eager {name}"), None).program
+    return service.compile(job, record, None)

@@ -49,6 +49,10 @@ def get(name: str) -> Value:
     return _parse(flag, text, flag.name) if text else flag.default
 
 
+def default(name: str) -> Value:
+    return _flag(name).default
+
+
 def assign(name: str, value: object) -> None:
     """Sets a flag for this process, and warns once if the value changes nothing."""
     flag = _flag(name)

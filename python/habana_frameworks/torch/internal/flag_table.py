@@ -21,7 +21,6 @@ class Flag:
     settable: bool = False
 
 
-_LAZY = "it belongs to lazy mode, which runs as eager mode"
 _SHAPES = "every shape is a program of its own"
 _STORE = "programs are kept in the compile server's store (HPU_CACHE_DIR)"
 _DUMPS = (
@@ -34,12 +33,7 @@ _MATMUL = "the compiler chooses the form of a matrix product"
 AUTOCAST_LISTS = ("PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST", "PT_HPU_AUTOCAST_FP32_OPS_LIST")
 
 FLAGS: tuple[Flag, ...] = (
-    Flag(
-        "PT_HPU_LAZY_MODE",
-        0,
-        "lazy mode runs as eager mode: an operation runs when it is called, mark_step() runs step "
-        'closures and waits if asked to; torch.compile(model, backend="hpu_backend") compiles',
-    ),
+    Flag("PT_HPU_LAZY_MODE", 0, "active"),
     Flag("PT_HPU_PLACE_ON_CPU", "", "active"),
     Flag("PT_HPU_ENABLE_CACHE_METRICS", False, "active"),
     Flag("PT_COMPILE_ONLY_MODE", False, "what is compiled is also run", settable=True),
@@ -63,8 +57,8 @@ FLAGS: tuple[Flag, ...] = (
     Flag("PT_HPU_GRAPH_DUMP_PREFIX", ".graph_dumps", _DUMPS),
     Flag("PT_COMPILATION_STATS_PATH", "", "metrics are written to PT_HPU_METRICS_FILE", True),
     *(Flag(name, "", "active") for name in AUTOCAST_LISTS),
-    Flag("PT_HPU_MAX_COMPOUND_OP_SIZE", 2**63 - 1, _LAZY),
-    Flag("PT_HPU_WEIGHT_SHARING", True, _LAZY),
+    Flag("PT_HPU_MAX_COMPOUND_OP_SIZE", 2**63 - 1, "active"),
+    Flag("PT_HPU_WEIGHT_SHARING", True, "programs read the tensors of the model in place"),
     Flag("PT_HPU_ENABLE_LAZY_COLLECTIVES", False, _COLLECTIVES),
     Flag("PT_HPU_EMULATE_DISTRIBUTED", False, _COLLECTIVES),
 )

@@ -1,6 +1,7 @@
 """PT_HPU_LAZY_MODE, read once: it must be set before the import (guide MODE-3).
 
-0 or unset: eager mode and torch.compile. 1: accepted, and runs as eager mode.
+0 or unset: eager mode and torch.compile. 1: lazy mode, in which operators on hpu are recorded and
+run when an element is needed or at mark_step() (docs/lazy.md).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from . import bridge_config
 
 
 @functools.cache
-def asked_for() -> bool:
+def is_on() -> bool:
     """True with PT_HPU_LAZY_MODE=1. Raises ImportError for a mode that does not exist."""
     try:
         mode = bridge_config.get("PT_HPU_LAZY_MODE")

@@ -57,6 +57,10 @@ DEVICE_INTERFACE = Feature(
     "Dynamo's device interface for hpu", "libraries that ask Dynamo for it get an error"
 )
 MANUAL_SEED = Feature("torch.manual_seed for hpu", "call torch.hpu.manual_seed as well")
+STORAGES = Feature(
+    "storages of tensors in lazy mode",
+    "data_ptr() and untyped_storage() of a tensor that has not run yet raise errors",
+)
 PRINTING = Feature("printing tensors from a copy", "printing runs many operators on the device")
 TRACE_LOG = Feature("entries in TORCH_TRACE", "the log of a trace lacks programs for hpu")
 TRACE_INTERVALS = Feature("intervals in TORCH_TRACE", "the log of a trace has no times of stages")

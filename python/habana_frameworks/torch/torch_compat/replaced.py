@@ -24,6 +24,7 @@ from .features import (
     OPTIMIZERS,
     PRINTING,
     STARTS,
+    STORAGES,
     Feature,
     Mismatch,
 )
@@ -88,6 +89,8 @@ _TABLE = (
     Replaced(FAKE_RESULTS, _DECOMPOSITIONS, "native_batch_norm_helper", ("input", "training")),
     Replaced(COMPILING, "torch._ops", "OpOverload.py_impl", ("self", "k")),
     Replaced(MANUAL_SEED, "torch.random", "_seed_custom_device", ("seed",)),
+    Replaced(STORAGES, "torch", "Tensor.data_ptr", ()),
+    Replaced(STORAGES, "torch", "Tensor.untyped_storage", ()),
     Replaced(PRINTING, "torch._tensor_str", "_tensor_str", ("self", "indent")),
 )
 ROWS = {f"{row.module}.{row.attribute}": row for row in _TABLE}

@@ -7,16 +7,20 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ..internal import lazy_mode
 from ..internal.notices import without_effect
 
 
 def is_lazy() -> bool:
-    """Always False: eager mode and torch.compile run, also with PT_HPU_LAZY_MODE=1."""
-    return False
+    """Whether PT_HPU_LAZY_MODE=1 was set at the import."""
+    return lazy_mode.is_on()
 
 
-def lazy_only(function: Callable[..., Any]) -> Callable[..., None]:
-    """Marks a function of lazy mode: a call does nothing, and the first call logs that."""
+def lazy_only(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Marks a function of lazy mode. In eager mode a call does nothing, and the first call logs
+    that."""
+    if lazy_mode.is_on():
+        return function
 
     @functools.wraps(function)
     def do_nothing(*args: Any, **kwargs: Any) -> None:

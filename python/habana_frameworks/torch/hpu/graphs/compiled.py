@@ -1,31 +1,20 @@
-"""HPU graphs under the names that scripts written for Gaudi use.
+"""Modules and functions that hpu_backend compiles.
 
-The wrapped callables are compiled by hpu_backend: its programs are launched without Python between
-their operations, with one program for each set of shapes. A capture by hand (HPUGraph) is not
-offered.
+The reference captures what these wrap. A compiled program is launched without Python between its
+operations, too, with one program for each set of shapes, and it needs no copies of its inputs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import torch
 from torch import nn
 
-from ..internal.notices import without_effect
+from ...internal.notices import without_effect
 
 _Wrapped = TypeVar("_Wrapped", bound=Callable[..., Any])
-
-# Names of the bridge that are not offered here, with what to use instead.
-ABSENT = dict.fromkeys(
-    ("HPUGraph", "graph", "is_current_stream_capturing", "CachedParams", "GraphModel"),
-    'there is no capture by hand; torch.compile(function, backend="hpu_backend") makes programs of '
-    "whole functions",
-) | dict.fromkeys(
-    ("TensorPacker", "input_hash", "copy_to"),
-    "it belongs to captures by hand; compiled programs need no copies of their inputs",
-)
 
 _WHY = {
     "asynchronous": "launches do not wait for the device anyway",
@@ -37,7 +26,6 @@ _WHY = {
     "allow_unused_input": "inputs may be unused",
     "have_grad_accumulation": "gradients accumulate as without it",
     "verbose": "TORCH_LOGS=habana_frameworks.torch.dynamo says what became of each graph",
-    "warmups": "a program is made at the first call with its shapes",
 }
 
 
@@ -99,30 +87,6 @@ def wrap_in_hpu_graph_func(
         }
     )
     return _compiled(func)
-
-
-def make_graphed_callables(
-    callables: Callable[..., Any] | Sequence[Callable[..., Any]],
-    sample_args: Sequence[Any],
-    warmups: int = 0,
-    allow_unused_input: bool = False,
-    asynchronous: bool = False,
-    disable_tensor_cache: bool = False,
-    dry_run: bool = False,
-) -> Any:
-    """Compiles each callable with its backward; sample_args are not run."""
-    _tell(
-        {
-            "warmups": warmups,
-            "allow_unused_input": allow_unused_input,
-            "asynchronous": asynchronous,
-            "disable_tensor_cache": disable_tensor_cache,
-            "dry_run": dry_run,
-        }
-    )
-    if callable(callables):
-        return _compiled(callables)
-    return tuple(_compiled(one) for one in callables)
 
 
 class ModuleCacher:

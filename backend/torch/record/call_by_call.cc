@@ -1,0 +1,83 @@
+#include "backend/torch/record/call_by_call.h"
+
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend/torch/device/allocator.h"
+#include "backend/torch/device/pending_storage.h"
+#include "backend/torch/eager/kernels.h"
+#include "backend/torch/pytorch/unstable_torch.h"
+
+namespace hpu::torch_backend {
+namespace {
+
+using c10::IValue;
+using torch::jit::Stack;
+
+void RunCall(const Recording& recording, const Recording::Call& call) {
+  const CallRule& rule = *call.rule;
+  const double* number = recording.numbers().data() + call.first_number;
+  Stack stack;
+  {
+    const std::vector<at::Tensor> tensors = recording.TensorsOf(call);
+    for (const ArgumentTemplate& argument : rule.arguments) {
+      stack.push_back(argument.Fill(tensors, number));
+    }
+  }
+  rule.op.callBoxedForDispatchKey(c10::DispatchKey::HPU, stack);
+  std::vector<at::Tensor> results;
+  for (IValue& result : stack) {
+    if (result.isTensor()) {
+      results.push_back(std::move(result).toTensor());
+    } else {
+      for (const at::Tensor& item : result.toTensorVector()) results.push_back(item);
+    }
+  }
+  stack.clear();
+  uint32_t value = call.first_result;
+  for (size_t i = 0; i < rule.results.size(); ++i) {
+    if (rule.results[i].kind != CallRule::Result::Kind::kNew) continue;
+    const c10::Storage& storage = recording.values()[value++].storage;
+    if (PendingOf(*storage.unsafeGetStorageImpl()) == nullptr) continue;
+    at::Tensor result = std::move(results[i]);
+    if (result.strides() != rule.results[i].form.strides) {
+      const TensorForm& form = rule.results[i].form;
+      at::Tensor copy = form.Over(NewStorage(storage.nbytes()), 0);
+      copy.copy_(result);
+      result = std::move(copy);
+    }
+    FillStorage(storage, std::move(result));
+  }
+}
+
+}  // namespace
+
+void FillStorage(const c10::Storage& pending, at::Tensor result) {
+  c10::StorageImpl* source = result.storage().unsafeGetStorageImpl();
+  const bool dense = result.is_non_overlapping_and_dense() && result.storage_offset() == 0 &&
+                     result.nbytes() == pending.nbytes();
+  if (dense && result.use_count() == 1 && result.storage().use_count() == 1) {
+    pending.set_data_ptr_noswap(source->set_data_ptr(c10::DataPtr(nullptr, kHpuDevice)));
+    return;
+  }
+  pending.set_data_ptr_noswap(GetDeviceAllocator().allocate(pending.nbytes()));
+  const TensorForm form(result);
+  form.Over(pending, 0).copy_(result);
+}
+
+void RunCallByCall(Recording& recording) {
+  std::exception_ptr first;
+  for (const Recording::Call& call : recording.calls()) {
+    try {
+      RunCall(recording, call);
+    } catch (const std::exception& error) {
+      if (first == nullptr) first = std::current_exception();
+      recording.LoseResults(call, call.rule->op.schema().name() + " failed: " + error.what());
+    }
+  }
+  if (first != nullptr) std::rethrow_exception(first);
+}
+
+}  // namespace hpu::torch_backend

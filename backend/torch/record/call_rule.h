@@ -1,0 +1,104 @@
+// What lazy mode and captures know about the calls of one signature: their arguments but for
+// tensors and floating-point numbers, and what their results are like. It is found out once, on
+// fake tensors.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backend/torch/eager/op_counts.h"
+#include "backend/torch/pytorch/unstable_torch.h"
+#include "backend/torch/record/call_signature.h"
+
+namespace hpu::torch_backend {
+
+// How a tensor lies in its storage.
+struct TensorForm {
+  at::ScalarType dtype = at::kFloat;
+  at::DimVector sizes;
+  at::DimVector strides;
+
+  explicit TensorForm(const at::Tensor& tensor)
+      : dtype(tensor.scalar_type()), sizes(tensor.sizes()), strides(tensor.strides()) {}
+  TensorForm(at::ScalarType type, at::IntArrayRef size, at::IntArrayRef stride)
+      : dtype(type), sizes(size), strides(stride) {}
+
+  size_t StorageBytes() const;
+  at::Tensor Over(c10::Storage storage, int64_t offset) const;
+};
+
+// An argument with places for tensors and floating-point numbers.
+struct ArgumentTemplate {
+  enum class Kind : uint8_t { kConstant, kTensor, kNumber, kWrappedNumber, kList };
+  Kind kind = Kind::kConstant;
+  c10::IValue constant;  // kConstant
+  size_t tensor = 0;     // kTensor: among the call's tensors
+  std::vector<ArgumentTemplate> items;
+  c10::TypePtr element;  // kList
+
+  // Returns the argument with the given tensors and, in order, numbers.
+  c10::IValue Fill(c10::ArrayRef<at::Tensor> tensors, const double*& numbers) const;
+};
+
+struct CallRule {
+  struct Result {
+    enum class Kind : uint8_t { kNew, kArgument, kUndefined };
+    Kind kind = Kind::kNew;
+    size_t tensor = 0;  // kArgument: among the call's tensors
+    TensorForm form;    // kNew
+  };
+  struct Resize {
+    size_t tensor = 0;
+    at::DimVector sizes;
+    at::DimVector strides;
+  };
+
+  uint64_t id = 0;  // of no other rule of the process
+  // Says why the calls are not recorded; empty if they are.
+  std::string refusal;
+  c10::OperatorHandle op;
+  OpCounts* counts = nullptr;
+  std::vector<ArgumentTemplate> arguments;
+  std::vector<TensorForm> tensors;  // the call's tensors
+  std::vector<bool> on_host;        // by tensor
+  // By result of the operator: the number of tensors in a list, or -1 for a single tensor.
+  std::vector<int64_t> lengths;
+  std::vector<Result> results;  // by tensor among the results
+  // What the operator makes of `out` tensors that have another size than its results. A rule that
+  // has some has nothing else.
+  std::vector<Resize> resizes;
+};
+
+// Asks the front end. Throws what PyTorch's shape functions raise for wrong arguments.
+std::shared_ptr<const CallRule> DescribeCall(const c10::OperatorHandle& op,
+                                             c10::ArrayRef<c10::IValue> arguments,
+                                             const CallSignature& call);
+
+// Returns the rule of calls that are not recorded.
+std::shared_ptr<const CallRule> RefusedRule(const c10::OperatorHandle& op, std::string reason);
+
+// The rules of one operator. Thread-safe.
+class RuleTable {
+ public:
+  explicit RuleTable(const c10::FunctionSchema& schema);
+
+  // Returns whether the sizes of the results depend on floating-point arguments, so that rules are
+  // found by these, too.
+  bool sized_by_numbers() const { return sized_by_numbers_; }
+  // Returns null if the rule is not known yet.
+  std::shared_ptr<const CallRule> Find(const CallSignature& call);
+  void Keep(const CallSignature& call, std::shared_ptr<const CallRule> rule);
+
+ private:
+  const bool sized_by_numbers_;
+  std::mutex mutex_;
+  SignatureMap<std::shared_ptr<const CallRule>> rules_;
+};
+
+}  // namespace hpu::torch_backend

@@ -1,0 +1,173 @@
+#include "backend/torch/record/recorded_program.h"
+
+#include <algorithm>
+#include <bit>
+#include <set>
+
+#include "backend/runtime/copy.h"
+#include "backend/torch/device/allocator.h"
+#include "backend/torch/device/errors.h"
+#include "backend/torch/eager/kernels.h"
+#include "backend/torch/programs/program.h"
+#include "backend/torch/record/front_end.h"
+
+namespace hpu::torch_backend {
+namespace {
+
+namespace py = pybind11;
+using c10::IValue;
+
+// A sequence of calls with more programs than this has numbers that no program takes as an input.
+constexpr size_t kMostPrograms = 8;
+
+bool SameNumber(double a, double b) {
+  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+}
+
+// Returns the name of a storage in the call of Python: UntypedStorage._cdata.
+uintptr_t NameOf(const c10::Storage& storage) {
+  return reinterpret_cast<uintptr_t>(storage.unsafeGetStorageImpl());
+}
+
+// By call: operator, overload, arguments by position, arguments by name, and by tensor among the
+// results the tensor that a call makes, or None.
+py::list CallsOf(const Recording& recording) {
+  py::list calls;
+  for (const Recording::Call& call : recording.calls()) {
+    const CallRule& rule = *call.rule;
+    const std::vector<at::Tensor> tensors = recording.TensorsOf(call);
+    const double* number = recording.numbers().data() + call.first_number;
+    std::vector<IValue> arguments;
+    for (const ArgumentTemplate& argument : rule.arguments) {
+      arguments.push_back(argument.Fill(tensors, number));
+    }
+    py::list results;
+    uint32_t value = call.first_result;
+    for (const CallRule::Result& result : rule.results) {
+      if (result.kind == CallRule::Result::Kind::kNew) {
+        results.append(py::cast(result.form.Over(recording.values()[value++].storage, 0)));
+      } else {
+        results.append(py::none());
+      }
+    }
+    const auto [positional, named] = ToPythonCall(rule.op, arguments);
+    calls.append(py::make_tuple(rule.op.schema().name(), rule.op.schema().overload_name(),
+                                positional, named, results));
+  }
+  return calls;
+}
+
+}  // namespace
+
+bool RecordedProgram::Holds(const std::vector<double>& numbers) const {
+  return std::ranges::all_of(
+      fixed, [&](const auto& number) { return SameNumber(numbers[number.first], number.second); });
+}
+
+std::vector<at::Tensor> RecordedProgram::Run(const Recording& recording) const {
+  std::vector<at::Tensor> tensors;
+  tensors.reserve(inputs.size() + 1);
+  for (const Input& input : inputs) {
+    const Recording::Value& value = recording.values()[input.value];
+    tensors.push_back(value.kind == Recording::Value::Kind::kHost
+                          ? value.host
+                          : input.form.Over(value.storage, input.offset));
+  }
+  if (!varying.empty()) {
+    std::vector<float> numbers;
+    for (const uint32_t number : varying) {
+      numbers.push_back(static_cast<float>(recording.numbers()[number]));
+    }
+    c10::Storage storage = NewStorage(numbers.size() * sizeof(float));
+    Check(runtime::CopyToDevice(CurrentStream(), AddressOf(storage.data()), numbers.data(),
+                                storage.nbytes()));
+    const auto count = static_cast<int64_t>(numbers.size());
+    tensors.push_back(TensorForm(at::kFloat, {count}, {1}).Over(std::move(storage), 0));
+  }
+  c10::SmallVector<const at::Tensor*, 64> given;
+  for (const at::Tensor& tensor : tensors) given.push_back(&tensor);
+  CompiledFunction& function = program->forward();
+  given.resize(function.function().inputs.size(), nullptr);  // the generator's state
+  return function.Run(given);
+}
+
+std::shared_ptr<const RecordedProgram> CompileRecording(const Recording& recording,
+                                                        const std::vector<uint32_t>& filled,
+                                                        const std::vector<uint32_t>& varying,
+                                                        Results results) {
+  auto result = std::make_shared<RecordedProgram>();
+  const FrontEnd front_end;
+  FrontEnd::Ask([&] {
+    const auto& values = recording.values();
+    py::list inputs;
+    std::vector<uint32_t> input_values;
+    for (uint32_t i = 0; i < values.size(); ++i) {
+      if (values[i].kind == Recording::Value::Kind::kHost) {
+        inputs.append(py::make_tuple(py::cast(values[i].host), 0, false));
+      } else if (values[i].kind == Recording::Value::Kind::kInput) {
+        inputs.append(py::make_tuple(NameOf(values[i].storage), values[i].storage.nbytes(),
+                                     values[i].weight));
+      } else {
+        continue;
+      }
+      input_values.push_back(i);
+    }
+    py::list outputs;
+    for (const uint32_t value : filled) {
+      outputs.append(py::make_tuple(NameOf(values[value].storage), values[value].storage.nbytes()));
+    }
+    // This is an Answer of habana_frameworks/torch/lazy/recordings.py.
+    const py::object answer = front_end.compile_recording(CallsOf(recording), inputs, outputs,
+                                                          varying, results == Results::kInPlace);
+    const py::object program = answer.attr("program");
+    if (!program.is_none()) {
+      result->program = ProgramOf(program.ptr());
+      // PyTorch counts the writes of an operator above its kernel.
+      result->program->forward().LeaveVersions();
+    }
+    result->refusal = answer.attr("refusal").cast<std::string>();
+    result->lasting = answer.attr("lasting").cast<bool>();
+    result->varying = answer.attr("varying").cast<std::vector<uint32_t>>();
+    for (const py::handle input : answer.attr("inputs")) {
+      const auto sizes = input.attr("sizes").cast<std::vector<int64_t>>();
+      const auto strides = input.attr("strides").cast<std::vector<int64_t>>();
+      const auto place = input.attr("place").cast<size_t>();
+      // An input in place is a value that the program fills.
+      const uint32_t value =
+          place < input_values.size() ? input_values[place] : filled[place - input_values.size()];
+      result->inputs.push_back({value,
+                                {input.attr("dtype").cast<at::ScalarType>(), sizes, strides},
+                                input.attr("offset").cast<int64_t>()});
+    }
+  });
+  const std::set<uint32_t> inputs(result->varying.begin(), result->varying.end());
+  for (uint32_t i = 0; i < recording.numbers().size(); ++i) {
+    if (!inputs.contains(i)) result->fixed.emplace_back(i, recording.numbers()[i]);
+  }
+  return result;
+}
+
+std::shared_ptr<const RecordedProgram> ProgramsOfRecording::Get(const Recording& recording,
+                                                                const std::vector<uint32_t>& filled,
+                                                                uint64_t* compilations) {
+  for (const auto& known : programs_) {
+    if (known->Holds(recording.numbers())) return known;
+  }
+  // Numbers that have differed once are inputs from then on.
+  std::set<uint32_t> varying;
+  for (const auto& known : programs_) {
+    varying.insert(known->varying.begin(), known->varying.end());
+    for (const auto& [number, value] : known->fixed) {
+      if (!SameNumber(recording.numbers()[number], value)) varying.insert(number);
+    }
+  }
+  ++*compilations;
+  auto made =
+      CompileRecording(recording, filled, {varying.begin(), varying.end()}, Results::kReturned);
+  if (!made->lasting) return made;
+  if (programs_.size() >= kMostPrograms) programs_.erase(programs_.begin());
+  programs_.push_back(made);
+  return made;
+}
+
+}  // namespace hpu::torch_backend

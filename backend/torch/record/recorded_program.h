@@ -1,0 +1,70 @@
+// The program of a recording. It is made by the same capture, server and store as the program of a
+// graph of torch.compile; Python does that (habana_frameworks/torch/lazy/), once for a sequence of
+// calls.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend/torch/programs/compiled_program.h"
+#include "backend/torch/pytorch/unstable_torch.h"
+#include "backend/torch/record/recording.h"
+
+namespace hpu::torch_backend {
+
+struct RecordedProgram {
+  // Null if the compile server has none; then `refusal` says why, and `lasting` whether the answer
+  // stays the same.
+  c10::intrusive_ptr<CompiledProgram> program;
+  std::string refusal;
+  bool lasting = true;
+  struct Input {
+    uint32_t value = 0;
+    TensorForm form;
+    int64_t offset = 0;
+  };
+  std::vector<Input> inputs;
+  // The numbers of the recording that are an input of the program, in its order; it comes after the
+  // others.
+  std::vector<uint32_t> varying;
+  // The other ones, with their values, which are part of the program.
+  std::vector<std::pair<uint32_t, double>> fixed;
+
+  bool Holds(const std::vector<double>& numbers) const;
+  // Runs the program and returns its outputs, which are the values of `filled`.
+  std::vector<at::Tensor> Run(const Recording& recording) const;
+};
+
+// What becomes of the values that somebody holds.
+enum class Results {
+  kReturned,  // the program makes new memory for them
+  kInPlace,   // they have memory, which the program writes at every run
+};
+
+// Asks the front end. It takes the GIL, and it waits for the compile server without it. `varying`
+// are the numbers that should not be part of the program. Throws what Python raises.
+std::shared_ptr<const RecordedProgram> CompileRecording(const Recording& recording,
+                                                        const std::vector<uint32_t>& filled,
+                                                        const std::vector<uint32_t>& varying,
+                                                        Results results);
+
+// The programs of one sequence of calls, which differ in numbers. Not thread-safe.
+class ProgramsOfRecording {
+ public:
+  // Returns the program for the recording. If there is none yet, it compiles one and counts that.
+  std::shared_ptr<const RecordedProgram> Get(const Recording& recording,
+                                             const std::vector<uint32_t>& filled,
+                                             uint64_t* compilations);
+  // Returns whether a recording of these calls has come before, and notes that one has come.
+  bool ComesAgain() { return std::exchange(has_come_, true); }
+
+ private:
+  std::vector<std::shared_ptr<const RecordedProgram>> programs_;
+  bool has_come_ = false;
+};
+
+}  // namespace hpu::torch_backend

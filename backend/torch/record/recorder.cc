@@ -1,0 +1,379 @@
+#include "backend/torch/record/recorder.h"
+
+#include <atomic>
+#include <exception>
+#include <utility>
+
+#include "backend/runtime/copy.h"
+#include "backend/runtime/stream.h"
+#include "backend/torch/device/allocator.h"
+#include "backend/torch/device/errors.h"
+#include "backend/torch/eager/cpu_call.h"
+#include "backend/torch/eager/fallback.h"
+#include "backend/torch/eager/kernels.h"
+#include "backend/torch/programs/gil_release.h"
+#include "backend/torch/record/call_by_call.h"
+#include "backend/torch/record/front_end.h"
+#include "program/program.h"
+
+namespace hpu::torch_backend {
+namespace {
+
+namespace py = pybind11;
+using c10::IValue;
+using torch::jit::Stack;
+
+// A script that makes another sequence of calls each time (a cache that grows with every token)
+// would compile all of them. After this many sequences that did not come again, one is compiled
+// only when it comes for the second time, and its calls run one by one before.
+constexpr int kCompiledInVain = 6;
+// The most sequences of calls of which programs are kept.
+constexpr size_t kMostSequences = 1024;
+
+std::atomic<bool> lazy_mode{false};
+std::atomic<int> captures{0};
+
+// While a thread runs a recording, its calls are not recorded.
+thread_local int running = 0;
+
+class Running {
+ public:
+  Running() { ++running; }
+  ~Running() { --running; }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+};
+
+// Makes a stream the thread's current one while it lives.
+class OnStream {
+ public:
+  explicit OnStream(uint32_t stream) : before_(runtime::CurrentStreamId()) {
+    runtime::SetCurrentStreamId(stream);
+  }
+  ~OnStream() { runtime::SetCurrentStreamId(before_); }
+  OnStream(const OnStream&) = delete;
+  OnStream& operator=(const OnStream&) = delete;
+
+ private:
+  const uint32_t before_;
+};
+
+}  // namespace
+
+// Waits for the mutex without the GIL, because whoever has the mutex may need the GIL to go on.
+class Recorder::Lock {
+ public:
+  explicit Lock(std::mutex& mutex) : lock_(mutex, std::try_to_lock) {
+    if (lock_.owns_lock()) return;
+    const GilRelease no_gil;
+    lock_.lock();
+  }
+
+ private:
+  std::unique_lock<std::mutex> lock_;
+};
+
+Recorder& Recorder::Get() {
+  static auto* recorder = [] {
+    auto* made = new Recorder;
+    SetPendingWork(made);
+    runtime::SetQueueRecorded([](const runtime::Stream* stream) {
+      Get().QueueStream(stream == nullptr ? std::nullopt : std::optional(stream->id()));
+    });
+    return made;
+  }();
+  return *recorder;
+}
+
+bool Recorder::Records() const {
+  if (running > 0 || InFrontEnd()) return false;
+  if (lazy_mode.load(std::memory_order_relaxed)) return true;
+  return captures.load(std::memory_order_relaxed) > 0 && IsCapturing();
+}
+
+Recorder::StreamState& Recorder::CurrentState() {
+  const uint32_t stream = runtime::CurrentStreamId();
+  StreamState& state = streams_[stream];
+  state.stream = stream;
+  return state;
+}
+
+bool Recorder::Record(RuleTable& rules, const c10::OperatorHandle& op, size_t argument_count,
+                      Stack* stack) {
+  using Numbers = CallSignature::Numbers;
+  const auto arguments = torch::jit::last(*stack, argument_count);
+  const Numbers numbers = rules.sized_by_numbers() ? Numbers::kInWords : Numbers::kBeside;
+  const CallSignature call(arguments, numbers);
+  std::shared_ptr<const CallRule> rule;
+  if (call.refusal() == nullptr) {
+    rule = rules.Find(call);
+    if (rule == nullptr) {
+      try {
+        rule = DescribeCall(op, arguments, call);
+      } catch (const python_error&) {
+        // The CPU's kernel raises its own error for wrong arguments.
+        if (!HostMayCompute() || IsCapturing()) throw;
+        rule = RefusedRule(op, "its shape function raised an error");
+      }
+      rules.Keep(call, rule);
+    }
+    if (!rule->resizes.empty()) {
+      for (const CallRule::Resize& resize : rule->resizes) {
+        ResizeTensor(call.tensors()[resize.tensor]->unsafeGetTensorImpl(), resize.sizes,
+                     at::IntArrayRef(resize.strides));
+      }
+      return Record(rules, op, argument_count, stack);  // a call that resizes nothing
+    }
+  }
+  const Lock lock(mutex_);
+  StreamState& state = CurrentState();
+  if (rule == nullptr || !rule->refusal.empty()) {
+    const std::string reason = rule == nullptr ? call.refusal() : rule->refusal;
+    if (state.captures) Refuse(state, op.schema().name() + " (" + reason + ")");
+    Run(state);
+    return false;
+  }
+  for (auto& [id, other] : streams_) {
+    if (&other == &state || other.recording == nullptr) continue;
+    for (const at::Tensor* tensor : call.tensors()) {
+      if (!IsHpu(*tensor)) continue;
+      if (other.recording == nullptr) break;
+      const auto& storage = *tensor->storage().unsafeGetStorageImpl();
+      const PendingMemory* pending = PendingOf(storage);
+      if (pending == nullptr || pending->recording != other.recording.get()) continue;
+      if (other.captures) Refuse(other, "a use of its result on another stream");
+      Run(other);
+    }
+  }
+  if (state.recording == nullptr) state.recording = std::make_unique<Recording>();
+  std::vector<IValue> results = state.recording->Add(std::move(rule), call);
+  torch::jit::drop(*stack, argument_count);
+  for (IValue& result : results) stack->push_back(std::move(result));
+  if (!state.captures && state.recording->calls().size() >= most_calls_) {
+    TORCH_WARN_ONCE("lazy mode runs what it has recorded after ", most_calls_,
+                    " operators without mark_step(); call it at the end of each step, or set "
+                    "PT_HPU_MAX_COMPOUND_OP_SIZE");
+    // The results are on the stack, so they count as held.
+    Run(state);
+  }
+  return true;
+}
+
+void Recorder::Refuse(StreamState& state, const std::string& what) {
+  if (state.broken.empty()) state.broken = what;
+  TORCH_CHECK(false, "a graph is captured on this stream, and ", what,
+              " cannot be part of it; the capture has been given up");
+}
+
+void Recorder::RefuseInCapture(const c10::OperatorHandle& op) {
+  if (captures.load(std::memory_order_relaxed) == 0) return;
+  const Lock lock(mutex_);
+  StreamState& state = CurrentState();
+  if (state.captures) Refuse(state, op.schema().name());
+}
+
+void Recorder::Run(StreamState& state) {
+  if (state.recording == nullptr || state.recording->calls().empty()) return;
+  const std::unique_ptr<Recording> recording = std::move(state.recording);
+  const OnStream on_stream(state.stream);
+  try {
+    RunRecording(*recording);
+  } catch (const std::exception& error) {
+    recording->Lose(std::string("the recorded calls that make it failed: ") + error.what());
+    throw;
+  }
+}
+
+void Recorder::CallByCall(Recording& recording) {
+  ++runs_by_call_;
+  RunCallByCall(recording);
+}
+
+void Recorder::RunRecording(Recording& recording) {
+  const Running running_now;
+  const std::vector<uint32_t> filled = recording.HeldValues();
+  SignatureWords words = recording.words();
+  words.push_back(~uint64_t{0});
+  words.insert(words.end(), filled.begin(), filled.end());
+  ++runs_;
+  calls_run_ += recording.calls().size();
+  if (programs_.size() >= kMostSequences) programs_.clear();
+  ProgramsOfRecording& programs = programs_[std::move(words)];
+  if (programs.ComesAgain()) {
+    compiled_in_vain_ = 0;
+  } else if (compiled_in_vain_ >= kCompiledInVain) {
+    return CallByCall(recording);
+  } else {
+    ++compiled_in_vain_;
+  }
+  std::shared_ptr<const RecordedProgram> program = programs.Get(recording, filled, &compilations_);
+  if (program->program == nullptr) return CallByCall(recording);
+  std::vector<at::Tensor> outputs;
+  try {
+    outputs = program->Run(recording);
+  } catch (const AliasedInputs&) {
+    return CallByCall(recording);
+  } catch (const c10::OutOfMemoryError&) {
+    // One by one, only what is too large fails. A program that writes inputs may have done so.
+    if (program->program->forward().mutates_inputs()) throw;
+    return CallByCall(recording);
+  }
+  for (size_t i = 0; i < filled.size(); ++i) {
+    FillStorage(recording.values()[filled[i]].storage, std::move(outputs[i]));
+  }
+  for (const Recording::Call& call : recording.calls()) ++call.rule->counts->recipes;
+}
+
+void Recorder::Queue(const c10::StorageImpl& storage, const char* who) {
+  if (running > 0 || InFrontEnd()) return;
+  const Lock lock(mutex_);
+  for (auto& [id, state] : streams_) {
+    if (state.recording == nullptr || !state.recording->Touches(storage)) continue;
+    if (state.captures) Refuse(state, who);
+    Run(state);
+  }
+}
+
+void Recorder::StartLazyMode(size_t most_calls) {
+  const Lock lock(mutex_);
+  most_calls_ = most_calls;
+  compiled_in_vain_ = 0;
+  StartLeavingOutMemory();
+  lazy_mode = true;
+}
+
+void Recorder::Stop() {
+  const Lock lock(mutex_);
+  lazy_mode = false;
+  captures = 0;
+  streams_.clear();
+}
+
+void Recorder::QueueStream(std::optional<uint32_t> stream) {
+  if (running > 0 || InFrontEnd()) return;
+  if (!lazy_mode.load(std::memory_order_relaxed) && captures.load(std::memory_order_relaxed) == 0) {
+    return;
+  }
+  const Lock lock(mutex_);
+  for (auto& [id, state] : streams_) {
+    if (stream.has_value() && id != *stream) continue;
+    if (!state.captures) {
+      Run(state);
+    } else if (stream.has_value()) {
+      Refuse(state, "a wait for it, an event on it, or a compiled program");
+    }
+  }
+}
+
+const void* Recorder::Capture() const {
+  if (captures.load(std::memory_order_relaxed) == 0) return nullptr;
+  const Lock lock(mutex_);
+  const auto state = streams_.find(runtime::CurrentStreamId());
+  if (state == streams_.end() || !state->second.captures) return nullptr;
+  return state->second.recording.get();
+}
+
+bool Recorder::IsCapturing() const {
+  const Lock lock(mutex_);
+  const auto state = streams_.find(runtime::CurrentStreamId());
+  return state != streams_.end() && state->second.captures;
+}
+
+void Recorder::BeginCapture() {
+  const Lock lock(mutex_);
+  StreamState& state = CurrentState();
+  TORCH_CHECK(!state.captures, "a graph is already captured on this stream");
+  Run(state);
+  StartLeavingOutMemory();
+  state.captures = true;
+  state.broken.clear();
+  state.recording = std::make_unique<Recording>(/*is_capture=*/true);
+  ++captures;
+}
+
+std::unique_ptr<ReplayableGraph> Recorder::EndCapture() {
+  const Lock lock(mutex_);
+  StreamState& state = CurrentState();
+  TORCH_CHECK(state.captures, "no graph is captured on this stream");
+  state.captures = false;
+  --captures;
+  std::unique_ptr<Recording> recording = std::move(state.recording);
+  const std::string broken = std::exchange(state.broken, {});
+  if (!broken.empty()) {
+    recording->Lose("the capture that makes it was given up: " + broken);
+    TORCH_CHECK(false, "the capture was given up, because ", broken, " cannot be part of it");
+  }
+  const Running running_now;
+  std::vector<uint32_t> filled = recording->HeldValues();
+  return std::make_unique<ReplayableGraph>(std::move(recording), std::move(filled));
+}
+
+void Recorder::AbandonCapture() {
+  const Lock lock(mutex_);
+  StreamState& state = CurrentState();
+  if (!state.captures) return;
+  state.captures = false;
+  --captures;
+  state.broken.clear();
+  state.recording.reset();
+}
+
+std::map<std::string, uint64_t> Recorder::Counts() const {
+  const Lock lock(mutex_);
+  uint64_t recorded = 0;
+  for (const auto& [id, state] : streams_) {
+    if (state.recording != nullptr) recorded += state.recording->calls().size();
+  }
+  return {{"runs", runs_},
+          {"calls", calls_run_},
+          {"compilations", compilations_},
+          {"runs_by_call", runs_by_call_},
+          {"recorded", recorded}};
+}
+
+void Recorder::ForgetPrograms() {
+  const Lock lock(mutex_);
+  programs_.clear();
+}
+
+ReplayableGraph::ReplayableGraph(std::unique_ptr<Recording> recording, std::vector<uint32_t> filled)
+    : recording_(std::move(recording)) {
+  if (recording_->calls().empty()) return;
+  program_ = CompileRecording(*recording_, filled, {}, Results::kInPlace);
+  TORCH_CHECK(program_->program != nullptr,
+              "the captured calls have no program: ", program_->refusal);
+  for (const uint32_t value : filled) {
+    const c10::Storage& storage = recording_->values()[value].storage;
+    storage.set_data_ptr_noswap(GetDeviceAllocator().allocate(storage.nbytes()));
+  }
+}
+
+void ReplayableGraph::Replay() const {
+  if (program_ == nullptr) return;
+  program_->Run(*recording_);
+}
+
+std::string ReplayableGraph::Text() const {
+  return program_ == nullptr ? std::string() : PrintProgram(program_->program->program());
+}
+
+void BindRecorder(py::module_& module) {
+  using ReleaseGil = py::call_guard<py::gil_scoped_release>;
+  module.def("start_lazy_mode", [](size_t most) { Recorder::Get().StartLazyMode(most); });
+  module.def("queue_recorded", [] { Recorder::Get().QueueStream(std::nullopt); }, ReleaseGil());
+  module.def("give_memory", [](const at::Tensor& tensor) {
+    if (IsHpu(tensor) && !InFrontEnd()) BeforeAccess(tensor.storage(), "a use of its storage");
+  });
+  module.def("stop_recording", [] { Recorder::Get().Stop(); }, ReleaseGil());
+  module.def("recorder_counts", [] { return Recorder::Get().Counts(); });
+  module.def("begin_capture", [] { Recorder::Get().BeginCapture(); }, ReleaseGil());
+  module.def("end_capture", [] { return Recorder::Get().EndCapture(); }, ReleaseGil());
+  module.def("abandon_capture", [] { Recorder::Get().AbandonCapture(); }, ReleaseGil());
+  module.def("is_capturing", [] { return Recorder::Get().IsCapturing(); });
+  py::class_<ReplayableGraph>(module, "ReplayableGraph")
+      .def("replay", &ReplayableGraph::Replay, ReleaseGil())
+      .def_property_readonly("call_count", &ReplayableGraph::call_count)
+      .def("text", &ReplayableGraph::Text);
+}
+
+}  // namespace hpu::torch_backend

@@ -1,0 +1,116 @@
+// Lazy mode and captures: calls of operators on hpu are recorded, and run later as one program.
+//
+// - Lazy mode (PT_HPU_LAZY_MODE=1): every stream has a recording. It runs when an element is
+//   needed (a copy to the CPU, an operator that cannot be recorded), when a point of the stream is
+//   waited for or recorded by an event, at mark_step, and when it has become too long.
+// - A capture (HpuGraph) records the calls of one stream between its begin and its end. It runs
+//   when it is replayed; whatever would have to run in between is an error.
+//
+// A recording belongs to a stream and not to a thread, because autograd runs the backward of a
+// stream's calls on a thread of its own.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/torch/device/pending_storage.h"
+#include "backend/torch/pytorch/unstable_torch.h"
+#include "backend/torch/record/call_rule.h"
+#include "backend/torch/record/recorded_program.h"
+#include "backend/torch/record/recording.h"
+
+namespace hpu::torch_backend {
+
+// A capture that has ended. It keeps the memory that its program reads and writes.
+class ReplayableGraph {
+ public:
+  ReplayableGraph(std::unique_ptr<Recording> recording, std::vector<uint32_t> filled);
+
+  // Runs the captured calls on the current stream.
+  void Replay() const;
+  size_t call_count() const { return recording_->calls().size(); }
+  // Returns the program as text.
+  std::string Text() const;
+
+ private:
+  const std::unique_ptr<Recording> recording_;
+  std::shared_ptr<const RecordedProgram> program_;
+};
+
+// Thread-safe. A thread that waits for it gives the GIL to others.
+class Recorder final : public PendingWork {
+ public:
+  static Recorder& Get();
+
+  // Returns whether calls of this thread on its current stream are recorded.
+  bool Records() const;
+  // Records a call and replaces its arguments on the stack by its results. Returns false, and does
+  // nothing, if the call must run now; what it touches has been queued then.
+  bool Record(RuleTable& rules, const c10::OperatorHandle& op, size_t argument_count,
+              torch::jit::Stack* stack);
+
+  // Throws if this thread's stream has a capture, because the operator must run now.
+  void RefuseInCapture(const c10::OperatorHandle& op);
+
+  void StartLazyMode(size_t most_calls);
+  // Gives up everything that is recorded: at the end of the process nobody needs it.
+  void Stop();
+  // Queues what has been recorded for a stream, or for all streams that have no capture.
+  void QueueStream(std::optional<uint32_t> stream);
+
+  // These are for the current stream; they throw if it has a capture, or none.
+  void BeginCapture();
+  std::unique_ptr<ReplayableGraph> EndCapture();
+  void AbandonCapture();
+  bool IsCapturing() const;
+
+  // By name: how many recordings have run, how many were compiled for it, and so on.
+  std::map<std::string, uint64_t> Counts() const;
+  void ForgetPrograms();
+
+  bool LeavesOutMemory() const override { return Records(); }
+  const void* Capture() const override;
+  void Queue(const c10::StorageImpl& storage, const char* who) override;
+
+ private:
+  struct StreamState {
+    uint32_t stream = 0;
+    std::unique_ptr<Recording> recording;
+    bool captures = false;
+    // A capture that could not go on: why.
+    std::string broken;
+  };
+  class Lock;
+
+  // Returns the state of this thread's current stream.
+  StreamState& CurrentState();
+  // Runs the recording of a stream. The caller holds the mutex.
+  void Run(StreamState& state);
+  void RunRecording(Recording& recording);
+  void CallByCall(Recording& recording);
+  [[noreturn]] void Refuse(StreamState& state, const std::string& what);
+
+  mutable std::mutex mutex_;
+  std::map<uint32_t, StreamState> streams_;
+  SignatureMap<ProgramsOfRecording> programs_;
+  bool lazy_ = false;
+  size_t most_calls_ = 0;
+  // How many recordings in a row have been compiled, none of which has come again.
+  int compiled_in_vain_ = 0;
+  uint64_t runs_ = 0;
+  uint64_t calls_run_ = 0;
+  uint64_t compilations_ = 0;
+  uint64_t runs_by_call_ = 0;
+};
+
+// Adds the functions of lazy mode and the class ReplayableGraph.
+void BindRecorder(pybind11::module_& module);
+
+}  // namespace hpu::torch_backend

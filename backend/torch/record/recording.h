@@ -1,0 +1,90 @@
+// Calls that have been recorded for one stream and not yet run.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "backend/torch/record/call_rule.h"
+#include "backend/torch/record/call_signature.h"
+
+namespace hpu::torch_backend {
+
+// Storages are the values of a recording; a view of one is a tensor with a form and an offset. Not
+// thread-safe.
+class Recording {
+ public:
+  struct Value {
+    enum class Kind : uint8_t {
+      kInput,  // it had memory when the first call touched it
+      kHost,   // a copy of a tensor on the CPU
+      kEmpty,  // it has no memory and no defined elements before the first call that touches it
+      kMade,   // the result of a call
+    };
+    Kind kind = Kind::kInput;
+    c10::Storage storage;
+    at::Tensor host;      // kHost
+    bool weight = false;  // kInput: a parameter, where no gradients are wanted
+  };
+  struct Call {
+    std::shared_ptr<const CallRule> rule;
+    // By tensor of the call: its value, and where it begins in its storage.
+    size_t first_operand = 0;
+    size_t first_number = 0;
+    // The values of the rule's results of kind kNew follow one another from here.
+    uint32_t first_result = 0;
+  };
+  struct Operand {
+    uint32_t value = 0;
+    int64_t offset = 0;
+  };
+
+  // The storages of a capture that were made before it are inputs, even if they have no elements
+  // yet.
+  explicit Recording(bool is_capture = false) : is_capture_(is_capture) {}
+  ~Recording();
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+  // Records a call and returns its results, by result of the operator.
+  std::vector<c10::IValue> Add(std::shared_ptr<const CallRule> rule, const CallSignature& call);
+
+  bool Touches(const c10::StorageImpl& storage) const;
+  // Makes all values that nobody else can make any more lost, for `reason`.
+  void Lose(const std::string& reason);
+
+  // Makes the results of a call lost, for `reason`.
+  void LoseResults(const Call& call, const std::string& reason);
+
+  const std::vector<Value>& values() const { return values_; }
+  const std::vector<Call>& calls() const { return calls_; }
+  const std::vector<double>& numbers() const { return numbers_; }
+  // What the recorded calls are, but for their numbers.
+  const SignatureWords& words() const { return words_; }
+  const Operand& operand(const Call& call, size_t tensor) const {
+    return operands_[call.first_operand + tensor];
+  }
+  // Returns the values that calls fill and somebody beside the recording holds.
+  std::vector<uint32_t> HeldValues() const;
+  // Returns the tensors of a call over the storages of this recording.
+  std::vector<at::Tensor> TensorsOf(const Call& call) const;
+
+ private:
+  void LoseValue(const Value& value, std::shared_ptr<const std::string> reason) const;
+  uint32_t ValueOf(const at::Tensor& tensor);
+  uint32_t AddPending(Value::Kind kind, c10::Storage storage);
+
+  const bool is_capture_;
+  std::vector<Value> values_;
+  std::vector<Call> calls_;
+  std::vector<Operand> operands_;
+  std::vector<double> numbers_;
+  SignatureWords words_;
+  std::unordered_map<const c10::StorageImpl*, uint32_t> inputs_;
+};
+
+}  // namespace hpu::torch_backend

@@ -1,0 +1,38 @@
+"""What backend/torch/record/ asks: for the programs of eager calls and of recordings, and for the
+results of recorded calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import native
+from ..dynamo.capture.decompositions.aten_rules import ATEN_RULES
+
+
+class _FrontEnd:
+    """What C++ calls. What captures and compiles is imported at the first call that needs it."""
+
+    @staticmethod
+    def compile_call(*call: Any) -> Any:
+        from ..eager.calls import compile_call
+
+        return compile_call(*call)
+
+    @staticmethod
+    def describe_call(*call: Any) -> Any:
+        from .calls import describe_call
+
+        return describe_call(*call)
+
+    @staticmethod
+    def compile_recording(*recording: Any) -> Any:
+        from .recordings import compile_recording
+
+        return compile_recording(*recording)
+
+
+def connect() -> None:
+    """Makes operators on hpu use recipes. The import of the package calls it."""
+    device = native.torch_module()
+    device.set_recipe_ops(sorted({rule.split(".")[1] for rule in ATEN_RULES}))
+    device.set_front_end(_FrontEnd)

@@ -1,0 +1,273 @@
+"""Captures a recording of ATen calls as one graph and gets its program, by the same capture and the
+same fallback chain as a graph of torch.compile."""
+
+from __future__ import annotations
+
+import itertools
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from .. import native
+from ..dynamo.capture.functional import FunctionalRecording, record_functional
+from ..dynamo.capture.snippet import GraphWriter
+from ..dynamo.capture.wire import CaptureError, meta_of
+from ..dynamo.programs.binding import describe_program, log_record, warn_once
+from ..dynamo.programs.service import NoProgram
+from ..dynamo.records import records
+from ..dynamo.records.records import GraphRecord
+from ..eager.calls import compile_graph, overload_of, tensors_among
+from ..torch_compat.fakes import FakeTensorMode
+from ..torch_compat.trees import tree_leaves, tree_map_only
+from .numbers import VaryingNumbers
+from .views import Form, form_of, is_dense, row_major, view_of, with_memory_of
+
+_DEVICE = "hpu"
+_PACKAGE = str(Path(__file__).parents[2])
+_TORCH = str(Path(torch.__file__).parent)
+_counter = itertools.count()
+# By call: operator, overload, arguments by position and by name, and by tensor among the results
+# the tensor that the call makes, or None.
+RecordedCall = tuple[str, str, tuple[Any, ...], dict[str, Any], Sequence[torch.Tensor | None]]
+# A storage of hpu: its name (UntypedStorage._cdata) and its bytes.
+Value = tuple[int, int]
+# Such a storage, and whether it is a weight; or a tensor on the CPU in the place of the name.
+Given = tuple[Any, int, bool]
+
+
+class Input(NamedTuple):
+    """An input of the program: the form of a value."""
+
+    place: int  # among the inputs of the recording, and then among the filled values
+    dtype: torch.dtype
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+
+class Answer(NamedTuple):
+    """What becomes of a recording (backend/torch/record/recorded_program.h)."""
+
+    program: Any  # _torch.Program, or None
+    refusal: str = ""  # why there is no program
+    lasting: bool = True  # whether there will be none later either
+    inputs: Sequence[Input] = ()
+    varying: Sequence[int] = ()  # the numbers that are an input
+
+
+def compile_recording(
+    calls: Sequence[RecordedCall],
+    inputs: Sequence[Given],
+    filled: Sequence[Value],
+    varying: Sequence[int],
+    in_place: bool,
+) -> Answer:
+    """The program of recorded calls.
+
+    filled: the values that the program computes, as results, or in their own memory if `in_place`.
+    varying: the numbers of the calls, counted in the order of the calls and their arguments, that
+    should be inputs of the program and not part of it.
+    """
+    record = GraphRecord(f"recording_{next(_counter)}", _users_line())
+    record.nodes = len(calls)
+    try:
+        started = time.perf_counter()
+        with torch.no_grad():
+            capture = _Capture(calls, inputs, filled, varying, in_place)
+            graph = capture.graph()
+        record.capture_ms = (time.perf_counter() - started) * 1e3
+        loaded = compile_graph(graph, record)
+    except CaptureError as error:
+        return _refused(record, str(error))
+    except NoProgram as error:
+        return _refused(record, str(error), error.lasting)
+    except Exception as error:
+        return _refused(record, f"{type(error).__name__}: {error}".partition("\n")[0])
+    describe_program(record, loaded, use_eager_fallback=True)
+    _report(record)
+    return Answer(loaded.program, "", True, capture.program_inputs, capture.numbers.taken)
+
+
+def _refused(record: GraphRecord, reason: str, lasting: bool = True) -> Answer:
+    record.reason = reason
+    warn_once(f"recorded operators run one by one, because there is no program of them: {reason}")
+    _report(record)
+    return Answer(None, reason, lasting)
+
+
+def _report(record: GraphRecord) -> None:
+    records.add(record)
+    log_record(record)
+
+
+def _users_line() -> str:
+    """The line of the user's program that needs the recording; "" on a thread of autograd's."""
+    for frame in reversed(traceback.extract_stack()):
+        if not frame.filename.startswith((_PACKAGE, _TORCH)):
+            return f"{frame.filename}:{frame.lineno}"
+    return ""
+
+
+def _name(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+class _Capture:
+    """One recording on its way to a graph."""
+
+    def __init__(
+        self,
+        calls: Sequence[RecordedCall],
+        inputs: Sequence[Given],
+        filled: Sequence[Value],
+        varying: Sequence[int],
+        in_place: bool,
+    ) -> None:
+        self._calls = calls
+        self._filled = filled
+        self._in_place = in_place
+        self._mode = FakeTensorMode(allow_non_fake_inputs=True)
+        self._forms = _forms_in(calls)
+        self.numbers = VaryingNumbers(varying)
+        self.program_inputs: list[Input] = []
+        # By name of a storage: the present base of its views. A base is dense and starts with the
+        # first element, unless all uses of an input are the same view.
+        self._bases: dict[int, torch.Tensor] = {}
+        self._fakes: list[torch.Tensor] = []
+        self._weights: list[bool] = []
+        self._places: list[int] = []  # by fake: the name of its storage
+        for place, (value, size, weight) in enumerate(inputs):
+            self._add_input(place, value, size, weight)
+        if in_place:
+            for place, (name, size) in enumerate(filled, start=len(inputs)):
+                self._add_input(place, name, size, False)
+
+    def _add_input(self, place: int, value: Any, size: int, weight: bool) -> None:
+        if isinstance(value, torch.Tensor):
+            form, name, device = form_of(value), id(value), "cpu"
+        else:
+            form, name, device = self._base_form(value, size), value, _DEVICE
+        if 0 in form.sizes:
+            return
+        with self._mode:
+            fake = torch.empty_strided(form.sizes, form.strides, dtype=form.dtype, device=device)
+        self._fakes.append(fake)
+        self._weights.append(weight)
+        self._places.append(name)
+        self.program_inputs.append(Input(place, *form))
+
+    def _base_form(self, name: int, size: int) -> Form:
+        """The form of the tensor that stands for a storage of `size` bytes: row-major, unless all
+        calls use the same view of it."""
+        forms = self._forms.get(name, [])
+        for form in forms:
+            elements = size // form.dtype.itemsize
+            if form.offset == 0 and is_dense(form) and torch.Size(form.sizes).numel() == elements:
+                return row_major(form)
+        if len(forms) == 1:
+            return forms[0]
+        if not forms:
+            return Form(torch.uint8, (size,), (1,), 0)
+        return Form(forms[0].dtype, (size // forms[0].dtype.itemsize,), (1,), 0)
+
+    def graph(self) -> bytes:
+        numbers = self.numbers.add_input(self._mode, self._calls)
+        fakes = [*self._fakes, *numbers]
+        recording = record_functional(self._mode, fakes, self._run)
+        return self._write(recording, fakes)
+
+    def _run(self, wrapped: list[torch.Tensor]) -> list[torch.Tensor]:
+        self._bases = dict(zip(self._places, wrapped, strict=False))
+        self.numbers.bind(wrapped[len(self._fakes) :])
+        targets = dict(self._bases) if self._in_place else {}
+        for name, _ in self._filled:
+            self._bases.pop(name, None)  # its calls fill it from the first on
+        for call in self._calls:
+            self._replay(*call)
+        if not self._in_place:
+            return [self._base(name, size) for name, size in self._filled]
+        for name, size in self._filled:
+            value = self._base(name, size)
+            targets[name].copy_(view_of(value, form_of(targets[name])))
+        return []
+
+    def _replay(
+        self,
+        name: str,
+        overload: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        results: Sequence[torch.Tensor | None],
+    ) -> None:
+        namespace, _, short = name.partition("::")
+        packet = getattr(getattr(torch.ops, namespace), short)
+        views = {id(tensor): self._view(tensor) for tensor in tensors_among(args, kwargs)}
+        op = overload_of(packet, overload or "default", args, kwargs)
+        args, kwargs = tree_map_only(torch.Tensor, lambda t: views[id(t)], (args, kwargs))
+        result = self.numbers.call(packet, op, args, kwargs)
+        for leaf, made in zip(tree_leaves(result), results, strict=True):
+            if made is None or made.numel() == 0:
+                continue
+            if leaf.dtype != made.dtype or leaf.shape != made.shape:
+                raise CaptureError(f"{name} gives another result in a graph")
+            self._bases[_name(made)] = with_memory_of(leaf, made.shape, made.stride())
+
+    def _view(self, tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.device.type == "cpu":
+            return self._bases[id(tensor)]
+        form = form_of(tensor)
+        if 0 in form.sizes:
+            return torch.empty_strided(
+                form.sizes, form.strides, dtype=form.dtype, device=tensor.device
+            )
+        base = self._base(_name(tensor), tensor.untyped_storage().nbytes())
+        known = self._forms[_name(tensor)]
+        if len(known) == 1 and tuple(base.shape) == form.sizes and base.stride() == form.strides:
+            return base  # the offset of an input with one form is no part of the graph
+        return view_of(base, form)
+
+    def _base(self, name: int, size: int) -> torch.Tensor:
+        base = self._bases.get(name)
+        if base is None:
+            # Memory that no call has filled yet.
+            form = self._base_form(name, size)
+            if not is_dense(form) or form.offset:
+                form = Form(form.dtype, (size // form.dtype.itemsize,), (1,), 0)
+            base = torch.empty(form.sizes, dtype=form.dtype, device=torch.device(_DEVICE, 0))
+            self._bases[name] = base
+        return base
+
+    def _write(self, recording: FunctionalRecording, fakes: Sequence[torch.Tensor]) -> bytes:
+        for i in recording.mutated:
+            if fakes[i].device.type != _DEVICE:
+                raise CaptureError("a call writes to a tensor on the CPU")
+        builder = native.torch_module().GraphBuilder("recording")
+        weights = {i for i, weight in enumerate(self._weights) if weight} - set(recording.mutated)
+        inputs = [
+            builder.add_tensor_input(
+                *meta_of(fake), fake.device.type == "cpu", f"value_{i}", i in weights
+            )
+            for i, fake in enumerate(fakes)
+        ]
+        values = GraphWriter(builder, _DEVICE).write(recording.snippet, inputs, "")
+        slots = tree_leaves(recording.snippet.output)
+        builder.set_outputs(
+            [builder.Value(values[slot.index]) for slot in slots],
+            list(recording.forms),
+        )
+        return bytes(builder.serialize())
+
+
+def _forms_in(calls: Sequence[RecordedCall]) -> dict[int, list[Form]]:
+    """By name of a storage: the forms in which calls use it, each once, in their order."""
+    forms: dict[int, dict[Form, None]] = {}
+    for _, _, args, kwargs, results in calls:
+        made = [tensor for tensor in results if tensor is not None]
+        for tensor in (*tensors_among(args, kwargs), *made):
+            if tensor.device.type == _DEVICE:
+                forms.setdefault(_name(tensor), {})[form_of(tensor)] = None
+    return {name: list(found) for name, found in forms.items()}

@@ -1,0 +1,143 @@
+"""A tensor over the memory of another one, made by views that every operator of a graph knows.
+
+The recorder knows of a view only where it lies in its storage. Slices, splits and permutations of
+dimensions say the same and can be moved and fused by the compiler, which as_strided cannot.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+
+class Form(NamedTuple):
+    """How a tensor lies in its storage."""
+
+    dtype: torch.dtype
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+
+def form_of(tensor: torch.Tensor) -> Form:
+    return Form(tensor.dtype, tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()))
+
+
+def memory_order(sizes: Sequence[int], strides: Sequence[int]) -> list[int]:
+    """The dimensions from the outermost one in memory to the innermost one."""
+    return sorted(range(len(sizes)), key=lambda d: (-strides[d], -sizes[d], d))
+
+
+def is_dense(form: Form) -> bool:
+    """Whether the elements fill a piece of memory without gaps, each once."""
+    expected = 1
+    for d in reversed(memory_order(form.sizes, form.strides)):
+        if form.sizes[d] != 1 and form.strides[d] != expected:
+            return False
+        expected *= form.sizes[d]
+    return True
+
+
+def row_major(form: Form) -> Form:
+    """The row-major form of the same piece of memory. form: dense."""
+    sizes = [form.sizes[d] for d in memory_order(form.sizes, form.strides)]
+    strides = [math.prod(sizes[d + 1 :]) for d in range(len(sizes))]
+    return Form(form.dtype, tuple(sizes), tuple(strides), 0)
+
+
+def in_memory_order(base: torch.Tensor) -> torch.Tensor:
+    """A view of a dense tensor that is row-major."""
+    return base.permute(memory_order(base.shape, base.stride()))
+
+
+def view_of(base: torch.Tensor, wanted: Form) -> torch.Tensor:
+    """The view of the dense tensor `base`, which starts at the first element of its storage."""
+    if form_of(base) == wanted:
+        return base
+    view: torch.Tensor | None = None
+    if base.dtype == wanted.dtype:
+        view = _by_slices(base, wanted)
+        view = view if view is not None else _by_diagonal(base, wanted)
+    if view is not None:
+        return view
+    if base.dtype != wanted.dtype:
+        base = in_memory_order(base).reshape(-1).view(wanted.dtype)
+    return base.as_strided(wanted.sizes, wanted.strides, wanted.offset)
+
+
+def _by_slices(base: torch.Tensor, wanted: Form) -> torch.Tensor | None:
+    """None where the view is no slice of a split and permuted `base`."""
+    places = [d for d, size in enumerate(wanted.sizes) if size > 1 and wanted.strides[d] > 0]
+    places.sort(key=lambda d: -wanted.strides[d])
+    extents: list[int] = []
+    slices: list[tuple[int, int]] = []
+    outer, offset = base.numel(), wanted.offset
+    for d in places:
+        stride, size = wanted.strides[d], wanted.sizes[d]
+        if outer % stride:
+            return None
+        extent, start = outer // stride, offset // stride
+        if start + size > extent:
+            return None
+        extents.append(extent)
+        slices.append((start, size))
+        offset -= start * stride
+        outer = stride
+    if offset >= outer:
+        return None
+    if outer > 1:
+        extents.append(outer)
+        slices.append((offset, 1))
+    view = in_memory_order(base)
+    if tuple(view.shape) != tuple(extents):
+        view = view.reshape(extents)
+    for dim, (start, size) in enumerate(slices):
+        if size != extents[dim]:
+            view = view.narrow(dim, start, size)
+    if outer > 1:
+        view = view.squeeze(-1)
+    return _arrange(view, places, wanted)
+
+
+def _by_diagonal(base: torch.Tensor, wanted: Form) -> torch.Tensor | None:
+    """None where the view is no diagonal of two dimensions of `base`."""
+    strides = base.stride()
+    for first, second in itertools.combinations(range(base.dim()), 2):
+        if strides[first] + strides[second] not in wanted.strides:
+            continue
+        for offset in (wanted.offset // strides[second], -(wanted.offset // strides[first])):
+            if not -base.shape[first] < offset < base.shape[second]:
+                continue
+            diagonal = base.diagonal(offset, first, second)
+            dims = list(zip(diagonal.shape, diagonal.stride(), strict=True))
+            asked = list(zip(wanted.sizes, wanted.strides, strict=True))
+            if diagonal.storage_offset() == wanted.offset and sorted(dims) == sorted(asked):
+                return diagonal.permute([dims.index(dim) for dim in asked])
+    return None
+
+
+def _arrange(view: torch.Tensor, places: list[int], wanted: Form) -> torch.Tensor:
+    """Puts the dimensions of `view` to their places, and adds those that have one element or that
+    repeat one."""
+    order = sorted(range(len(places)), key=lambda i: places[i])
+    if order != list(range(len(order))):
+        view = view.permute(order)
+    for d in range(len(wanted.sizes)):
+        if d not in places:
+            view = view.unsqueeze(d)
+    if tuple(view.shape) != wanted.sizes:
+        view = view.expand(wanted.sizes)
+    return view
+
+
+def with_memory_of(value: torch.Tensor, sizes: Any, strides: Any) -> torch.Tensor:
+    """The same elements in a dense memory that has these strides."""
+    if tuple(value.shape) == tuple(sizes) and value.stride() == tuple(strides):
+        return value
+    order = memory_order(sizes, strides)
+    inverse = [order.index(d) for d in range(len(order))]
+    return value.permute(order).clone(memory_format=torch.contiguous_format).permute(inverse)

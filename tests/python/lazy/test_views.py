@@ -1,0 +1,121 @@
+"""lazy/views.py: a view that is known by its place in memory, made again by slices and splits."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from habana_frameworks.torch.lazy.views import (
+    Form,
+    form_of,
+    is_dense,
+    row_major,
+    view_of,
+    with_memory_of,
+)
+
+
+class _NoStrided(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        assert func is not torch.Tensor.as_strided, "as_strided"
+        return func(*args, **(kwargs or {}))
+
+
+def _base(*sizes: int) -> torch.Tensor:
+    return torch.arange(float(torch.Size(sizes).numel())).reshape(sizes)
+
+
+VIEWS = {
+    "itself": lambda t: t,
+    "transpose": lambda t: t.transpose(0, 2),
+    "heads": lambda t: t.view(4, 6, 2, 4).transpose(1, 2),
+    "row": lambda t: t[2],
+    "rows": lambda t: t[1:3],
+    "column": lambda t: t[:, 3],
+    "element": lambda t: t[1, 2, 3],
+    "every other": lambda t: t[::2],
+    "every third from one": lambda t: t[:, 1::3],
+    "last dimension": lambda t: t[..., 5:6],
+    "flat": lambda t: t.reshape(-1),
+    "one more dimension": lambda t: t.unsqueeze(1).unsqueeze(-1),
+    "expanded": lambda t: t[:, :1].expand(4, 6, 8),
+    "expanded scalar": lambda t: t[0, 0, 1].expand(3, 2),
+    "block of a block": lambda t: t[1:, 2:5, 4:].permute(2, 0, 1)[1:3],
+    "diagonal": lambda t: t[:, :, 0].diagonal(1),
+    "whole diagonal": lambda t: t.diagonal(-2, 1, 2),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
+def test_views(name: str, order: tuple[int, ...]) -> None:
+    """The base lies in memory in several orders of its dimensions."""
+    inverse = [order.index(d) for d in range(3)]
+    base = _base(*(torch.Size((4, 6, 8))[d] for d in order)).permute(inverse)
+    assert base.shape == (4, 6, 8) and is_dense(form_of(base))
+    if name in ("heads", "flat") and order != (0, 1, 2):
+        return  # no view of such a base
+    wanted = VIEWS[name](base)
+    strided = name == "diagonal"  # of a slice, which is no diagonal of the base
+    if strided:
+        got = view_of(base, form_of(wanted))
+    else:
+        with _NoStrided():
+            got = view_of(base, form_of(wanted))
+    assert torch.equal(got, wanted)
+    assert got.data_ptr() == wanted.data_ptr()
+    got.zero_()
+    assert not wanted.any()
+
+
+def test_random_views() -> None:
+    """What slices, splits and permutations make is found again without as_strided."""
+    for seed in range(300):
+        draw = random.Random(seed)
+        view = base = _base(4, 6, 8)
+        for _ in range(draw.randint(1, 4)):
+            dim = draw.randrange(view.dim())
+            kind = draw.choice(["slice", "permute", "select", "unsqueeze"])
+            if kind == "slice":
+                start = draw.randrange(view.shape[dim])
+                view = view.narrow(dim, start, draw.randint(1, view.shape[dim] - start))
+            elif kind == "permute":
+                view = view.permute(draw.sample(range(view.dim()), view.dim()))
+            elif kind == "select" and view.dim() > 1:
+                view = view.select(dim, draw.randrange(view.shape[dim]))
+            else:
+                view = view.unsqueeze(dim)
+        with _NoStrided():
+            got = view_of(base, form_of(view))
+        assert torch.equal(got, view), seed
+
+
+def test_windows_overlap_and_need_as_strided() -> None:
+    base = _base(10)
+    assert torch.equal(view_of(base, form_of(base.unfold(0, 4, 2))), base.unfold(0, 4, 2))
+
+
+def test_another_type() -> None:
+    base = _base(4, 6)
+    assert torch.equal(view_of(base, form_of(base.view(torch.int32))), base.view(torch.int32))
+
+
+def test_dense() -> None:
+    assert is_dense(Form(torch.float32, (2, 1, 3), (3, 77, 1), 0))
+    assert not is_dense(Form(torch.float32, (2, 3), (4, 1), 0))
+    assert not is_dense(Form(torch.float32, (2, 3), (0, 1), 0))
+
+
+def test_row_major() -> None:
+    form = Form(torch.float32, (2, 3, 4), (1, 8, 2), 0)
+    assert row_major(form) == Form(torch.float32, (3, 4, 2), (8, 2, 1), 0)
+    assert row_major(Form(torch.float32, (), (), 0)) == Form(torch.float32, (), (), 0)
+
+
+def test_memory_of_another_order() -> None:
+    value = _base(2, 3, 4)
+    other = with_memory_of(value, (2, 3, 4), (1, 8, 2))
+    assert other.stride() == (1, 8, 2) and torch.equal(other, value)
+    assert with_memory_of(value, (2, 3, 4), (12, 4, 1)) is value
