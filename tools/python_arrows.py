@@ -97,6 +97,7 @@ ARROWS: dict[str, set[str]] = {
         "dynamo/programs",
         "dynamo/records",
         "eager",
+        "hpu",
         "internal",
         NATIVE,
     },

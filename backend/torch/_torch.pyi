@@ -226,12 +226,16 @@ def recorder_counts() -> dict[str, int]:
     server was asked for a program ("compilations"), how many ran call by call ("runs_by_call"), and
     how many calls wait ("recorded")."""
 
-def begin_capture() -> None:
-    """Records the calls of the current stream for a ReplayableGraph."""
+def without_recording(function: Callable[[], Any]) -> Any:
+    """The result of `function`, whose operators run at once."""
 
-def end_capture() -> ReplayableGraph: ...
-def abandon_capture() -> None:
-    """Gives the capture of the current stream up, if there is one."""
+def begin_capture() -> int:
+    """Records the calls of the current stream for a ReplayableGraph, and returns the capture's
+    number."""
+
+def end_capture(capture: int) -> ReplayableGraph: ...
+def abandon_capture(capture: int) -> None:
+    """Gives a capture up, if it has not ended."""
 
 def is_capturing() -> bool:
     """Whether the current stream has a capture."""

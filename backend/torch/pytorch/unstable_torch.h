@@ -60,6 +60,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 // at::detail::empty_generic(), empty_strided_generic(), empty_cpu(), computeStorageNbytes().
 #include <ATen/EmptyTensor.h>
+// at::has_internal_overlap().
+#include <ATen/MemoryOverlap.h>
 // at::get_num_threads().
 #include <ATen/Parallel.h>
 

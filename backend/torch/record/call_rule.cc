@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backend/torch/device/allocator.h"
+#include "backend/torch/eager/tensor_arguments.h"
 #include "backend/torch/programs/optional_type.h"
 #include "backend/torch/record/front_end.h"
 
@@ -76,6 +77,22 @@ void TakeDescription(const py::object& description, CallRule& rule) {
   }
 }
 
+// Returns whether two tensors lie in one memory in part. PyTorch refuses to write one while it
+// reads the other, where it can tell.
+bool OverlapInPart(const at::Tensor& a, const at::Tensor& b) {
+  if (a.is_same(b) || a.numel() == 0 || b.numel() == 0) return false;
+  if (!a.storage().is_alias_of(b.storage())) return false;
+  if (!a.is_non_overlapping_and_dense() || !b.is_non_overlapping_and_dense()) return false;
+  const auto begin = [](const at::Tensor& t) {
+    return t.storage_offset() * static_cast<int64_t>(t.element_size());
+  };
+  const auto end = [&](const at::Tensor& t) {
+    return begin(t) + t.numel() * static_cast<int64_t>(t.element_size());
+  };
+  if (begin(a) == begin(b) && end(a) == end(b)) return a.strides() != b.strides();
+  return begin(a) < end(b) && begin(b) < end(a);
+}
+
 }  // namespace
 
 size_t TensorForm::StorageBytes() const {
@@ -112,6 +129,17 @@ IValue ArgumentTemplate::Fill(c10::ArrayRef<at::Tensor> tensors, const double*& 
   return constant;
 }
 
+bool CallRule::WritesWhatOverlaps(const CallSignature& call) const {
+  for (const size_t place : written) {
+    const at::Tensor& tensor = *call.tensors()[place];
+    if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes) return true;
+    for (const at::Tensor* other : call.tensors()) {
+      if (OverlapInPart(tensor, *other)) return true;
+    }
+  }
+  return false;
+}
+
 std::shared_ptr<const CallRule> RefusedRule(const c10::OperatorHandle& op, std::string reason) {
   return std::make_shared<CallRule>(
       CallRule{.id = next_id++, .refusal = std::move(reason), .op = op});
@@ -136,6 +164,15 @@ std::shared_ptr<const CallRule> DescribeCall(const c10::OperatorHandle& op,
   for (size_t i = 0; i < arguments.size(); ++i) {
     rule->arguments.push_back(ToTemplate(arguments[i], declared[i].real_type(), call.tensors(),
                                          /*numbers=*/!call.numbers().empty()));
+  }
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const c10::AliasInfo* alias = declared[i].alias_info();
+    if (alias == nullptr || !alias->isWrite()) continue;
+    ForEachTensor(arguments[i], [&](const at::Tensor& tensor) {
+      for (size_t k = 0; k < call.tensors().size(); ++k) {
+        if (call.tensors()[k]->is_same(tensor)) rule->written.push_back(k);
+      }
+    });
   }
   for (const at::Tensor* tensor : call.tensors()) {
     rule->tensors.emplace_back(*tensor);

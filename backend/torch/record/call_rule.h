@@ -67,12 +67,17 @@ struct CallRule {
   std::vector<ArgumentTemplate> arguments;
   std::vector<TensorForm> tensors;  // the call's tensors
   std::vector<bool> on_host;        // by tensor
+  std::vector<size_t> written;      // the call's tensors that the schema says are written
   // By result of the operator: the number of tensors in a list, or -1 for a single tensor.
   std::vector<int64_t> lengths;
   std::vector<Result> results;  // by tensor among the results
   // What the operator makes of `out` tensors that have another size than its results. A rule that
   // has some has nothing else.
   std::vector<Resize> resizes;
+
+  // Returns whether a call writes memory that overlaps with itself or, in part, with that of
+  // another tensor of the call. The CPU's kernels refuse that.
+  bool WritesWhatOverlaps(const CallSignature& call) const;
 };
 
 // Asks the front end. Throws what PyTorch's shape functions raise for wrong arguments.

@@ -125,10 +125,13 @@ bool Recorder::Record(RuleTable& rules, const c10::OperatorHandle& op, size_t ar
       return Record(rules, op, argument_count, stack);  // a call that resizes nothing
     }
   }
+  const bool overlaps = rule != nullptr && rule->WritesWhatOverlaps(call);
   const Lock lock(mutex_);
   StreamState& state = CurrentState();
-  if (rule == nullptr || !rule->refusal.empty()) {
-    const std::string reason = rule == nullptr ? call.refusal() : rule->refusal;
+  if (rule == nullptr || !rule->refusal.empty() || overlaps) {
+    const std::string reason = overlaps          ? "it writes to memory that overlaps"
+                               : rule == nullptr ? call.refusal()
+                                                 : rule->refusal;
     if (state.captures) Refuse(state, op.schema().name() + " (" + reason + ")");
     Run(state);
     return false;
@@ -279,7 +282,7 @@ bool Recorder::IsCapturing() const {
   return state != streams_.end() && state->second.captures;
 }
 
-void Recorder::BeginCapture() {
+uint64_t Recorder::BeginCapture() {
   const Lock lock(mutex_);
   StreamState& state = CurrentState();
   TORCH_CHECK(!state.captures, "a graph is already captured on this stream");
@@ -289,12 +292,15 @@ void Recorder::BeginCapture() {
   state.broken.clear();
   state.recording = std::make_unique<Recording>(/*is_capture=*/true);
   ++captures;
+  state.capture = ++last_capture_;
+  return state.capture;
 }
 
-std::unique_ptr<ReplayableGraph> Recorder::EndCapture() {
+std::unique_ptr<ReplayableGraph> Recorder::EndCapture(uint64_t capture) {
   const Lock lock(mutex_);
   StreamState& state = CurrentState();
-  TORCH_CHECK(state.captures, "no graph is captured on this stream");
+  TORCH_CHECK(state.captures && state.capture == capture,
+              "this HPUGraph has no capture on the current stream");
   state.captures = false;
   --captures;
   std::unique_ptr<Recording> recording = std::move(state.recording);
@@ -308,14 +314,15 @@ std::unique_ptr<ReplayableGraph> Recorder::EndCapture() {
   return std::make_unique<ReplayableGraph>(std::move(recording), std::move(filled));
 }
 
-void Recorder::AbandonCapture() {
+void Recorder::AbandonCapture(uint64_t capture) {
   const Lock lock(mutex_);
-  StreamState& state = CurrentState();
-  if (!state.captures) return;
-  state.captures = false;
-  --captures;
-  state.broken.clear();
-  state.recording.reset();
+  for (auto& [id, state] : streams_) {
+    if (!state.captures || state.capture != capture) continue;
+    state.captures = false;
+    --captures;
+    state.broken.clear();
+    state.recording.reset();
+  }
 }
 
 std::map<std::string, uint64_t> Recorder::Counts() const {
@@ -366,9 +373,17 @@ void BindRecorder(py::module_& module) {
   });
   module.def("stop_recording", [] { Recorder::Get().Stop(); }, ReleaseGil());
   module.def("recorder_counts", [] { return Recorder::Get().Counts(); });
-  module.def("begin_capture", [] { Recorder::Get().BeginCapture(); }, ReleaseGil());
-  module.def("end_capture", [] { return Recorder::Get().EndCapture(); }, ReleaseGil());
-  module.def("abandon_capture", [] { Recorder::Get().AbandonCapture(); }, ReleaseGil());
+  module.def("begin_capture", [] { return Recorder::Get().BeginCapture(); }, ReleaseGil());
+  module.def(
+      "end_capture", [](uint64_t capture) { return Recorder::Get().EndCapture(capture); },
+      ReleaseGil());
+  module.def(
+      "abandon_capture", [](uint64_t capture) { Recorder::Get().AbandonCapture(capture); },
+      ReleaseGil());
+  module.def("without_recording", [](const py::function& function) {
+    const Running running_now;
+    return function();
+  });
   module.def("is_capturing", [] { return Recorder::Get().IsCapturing(); });
   py::class_<ReplayableGraph>(module, "ReplayableGraph")
       .def("replay", &ReplayableGraph::Replay, ReleaseGil())

@@ -65,10 +65,12 @@ class Recorder final : public PendingWork {
   // Queues what has been recorded for a stream, or for all streams that have no capture.
   void QueueStream(std::optional<uint32_t> stream);
 
-  // These are for the current stream; they throw if it has a capture, or none.
-  void BeginCapture();
-  std::unique_ptr<ReplayableGraph> EndCapture();
-  void AbandonCapture();
+  // Begins a capture on the current stream, and returns its number. Throws if the stream has one.
+  uint64_t BeginCapture();
+  // Ends a capture. Throws if it has been given up, or is not on the current stream.
+  std::unique_ptr<ReplayableGraph> EndCapture(uint64_t capture);
+  // Gives a capture up if it has not ended, on whatever stream it is.
+  void AbandonCapture(uint64_t capture);
   bool IsCapturing() const;
 
   // By name: how many recordings have run, how many were compiled for it, and so on.
@@ -84,6 +86,7 @@ class Recorder final : public PendingWork {
     uint32_t stream = 0;
     std::unique_ptr<Recording> recording;
     bool captures = false;
+    uint64_t capture = 0;  // the number of the present or last capture
     // A capture that could not go on: why.
     std::string broken;
   };
@@ -100,7 +103,7 @@ class Recorder final : public PendingWork {
   mutable std::mutex mutex_;
   std::map<uint32_t, StreamState> streams_;
   SignatureMap<ProgramsOfRecording> programs_;
-  bool lazy_ = false;
+  uint64_t last_capture_ = 0;
   size_t most_calls_ = 0;
   // How many recordings in a row have been compiled, none of which has come again.
   int compiled_in_vain_ = 0;

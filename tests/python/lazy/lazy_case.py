@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from habana_frameworks.torch import native
-from habana_frameworks.torch.lazy.storages import give_memory_to_what_python_touches
+from habana_frameworks.torch.hpu.storages import give_memory_to_what_python_touches
 
 _torch = native.torch_module()
 give_memory_to_what_python_touches()

@@ -364,3 +364,34 @@ def test_out_of_memory_costs_what_is_too_large(too_large):
         wide[0].sum().item()
     close(y, (matrix(4) + 1) * 2)
     close(x, matrix(4) + 1)
+
+
+OVERLAPS = {
+    "expanded": lambda d: torch.zeros(1, 3, device=d).expand(2, 3).add_(1),
+    "in part": lambda d: (lambda x: x[1:].add_(x[:-1]))(torch.zeros(6, device=d) + 1),
+    "out=": lambda d: (lambda x: torch.add(x[1:], 1, out=x[:-1]))(torch.zeros(6, device=d) + 1),
+}
+
+
+@pytest.mark.parametrize("write", OVERLAPS.values(), ids=OVERLAPS)
+def test_a_write_to_memory_that_overlaps_is_refused_at_once(write):
+    x = matrix(3).to("hpu") + 1
+    for device in ("cpu", "hpu"):
+        with pytest.raises(RuntimeError, match="single memory location"):
+            write(device)
+    close(x, matrix(3) + 1)
+
+
+def test_storages_change_their_size():
+    """As programs do that free the memory of parameters and restore it."""
+    x = torch.arange(1.0, 5.0).to("hpu") + 1
+    view = x[:2]
+    twice = view * 2
+    x.untyped_storage().resize_(0)
+    x.untyped_storage().resize_(16)
+    x.fill_(2)
+    close(x, torch.full((4,), 2.0))
+    close(view, torch.full((2,), 2.0))
+    close(twice, torch.tensor([4.0, 6.0]))
+    x.untyped_storage().resize_(32)
+    close(x * 1, torch.full((4,), 2.0))

@@ -7,9 +7,8 @@ like (calls.py), and for the program of a recording that it does not know (recor
 from __future__ import annotations
 
 from .. import native
+from ..hpu.storages import give_memory_to_what_python_touches
 from ..internal import bridge_config
-from ..torch_compat import features
-from .storages import give_memory_to_what_python_touches
 
 # A loop without mark_step() would otherwise record until the memory is full, and then compile for
 # minutes. A training step of BERT-base with AdamW has 4,500 calls.
@@ -23,5 +22,5 @@ def start() -> None:
     if limit < 1:
         raise ImportError(f"{_LIMIT}={limit}: expected the most operators of a graph, at least 1")
     is_default = limit == bridge_config.default(_LIMIT)
-    features.enable(features.STORAGES, give_memory_to_what_python_touches)
+    give_memory_to_what_python_touches()
     native.torch_module().start_lazy_mode(_MOST_CALLS if is_default else limit)

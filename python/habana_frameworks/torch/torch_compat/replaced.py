@@ -91,6 +91,7 @@ _TABLE = (
     Replaced(MANUAL_SEED, "torch.random", "_seed_custom_device", ("seed",)),
     Replaced(STORAGES, "torch", "Tensor.data_ptr", ()),
     Replaced(STORAGES, "torch", "Tensor.untyped_storage", ()),
+    Replaced(STORAGES, "torch", "UntypedStorage.resize_", ()),
     Replaced(PRINTING, "torch._tensor_str", "_tensor_str", ("self", "indent")),
 )
 ROWS = {f"{row.module}.{row.attribute}": row for row in _TABLE}

@@ -33,10 +33,11 @@ def make_graphed_callables(
 
     callables: a function or module, or a sequence of them; sample_args is then one of tuples.
     A module is changed in place: as long as it is in the same training mode, its calls are replays.
-    The results of a call are overwritten by the next one. Arguments must be tensors, or trees of
-    tensors, of the same sizes. warmups: how often a callable is run before.
-    allow_unused_input: an argument or parameter may have no gradient. The other arguments change
-    nothing: replays do not wait, and a capture keeps no more tensors than it needs.
+    The results of a call are overwritten by the next one; gradients are not. Arguments and results
+    must be tensors, or trees of tensors; arguments have the sizes of the sample. warmups: how often
+    a callable is run before. allow_unused_input: an argument or parameter may have no gradient. The
+    other arguments change nothing: replays do not wait, and a capture keeps no more tensors than it
+    needs.
     """
     if callable(callables):
         return _graphed(callables, _as_tuple(sample_args), warmups, allow_unused_input)
@@ -103,7 +104,10 @@ class _Captured:
         self._forward = HPUGraph()
         with graph(self._forward):
             results = function(*_trees().tree_unflatten(self._inputs, self._structure))
-        self._outputs, self._result_structure = _trees().tree_flatten(results)
+        leaves, self._result_structure = _trees().tree_flatten(results)
+        if not all(isinstance(leaf, torch.Tensor) for leaf in leaves):
+            raise TypeError("the results of a captured function must be tensors")
+        self._outputs = leaves
         self._backward = HPUGraph()
         self._tangents: list[torch.Tensor | None] = []
         self._gradients: list[torch.Tensor | None] = []
@@ -159,7 +163,8 @@ class _Captured:
             elif static is not None:
                 static.zero_()
         self._backward.replay()
-        return tuple(None if g is None else g.detach() for g in self._gradients)
+        # Autograd may keep a gradient that it gets as the parameter's own.
+        return tuple(None if g is None else g.clone() for g in self._gradients)
 
 
 class _Replay(torch.autograd.Function):

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ... import native
+from ..storages import give_memory_to_what_python_touches
 from ..streams import Stream, StreamContext
 
 
@@ -30,6 +31,7 @@ class HPUGraph:
 
     def __init__(self) -> None:
         self._graph: Any = None
+        self._capture = 0  # the number of the capture that has begun; 0 for none
         self._inputs: list[torch.Tensor] = []
         self._outputs: list[torch.Tensor] = []
 
@@ -38,12 +40,14 @@ class HPUGraph:
         `dry_run` changes nothing."""
         if self._graph is not None:
             raise RuntimeError("this HPUGraph has a capture; reset() drops it")
-        native.torch_module().begin_capture()
+        give_memory_to_what_python_touches()
+        self._capture = native.torch_module().begin_capture()
 
     def capture_end(self) -> None:
         """Ends the capture and compiles it. The tensors that it makes have no elements before the
         first replay."""
-        self._graph = native.torch_module().end_capture()
+        capture, self._capture = self._capture, 0
+        self._graph = native.torch_module().end_capture(capture)
 
     def replay(self, asynchronous: bool = False) -> None:
         """Runs the captured operators on the current stream. It does not wait for the device, with
@@ -83,11 +87,17 @@ class HPUGraph:
         self._inputs = []
 
     def reset(self) -> None:
-        """Drops the capture and its memory."""
-        self._graph = None
+        """Drops the capture and its memory; one that has not ended is given up."""
+        if self._capture:
+            native.torch_module().abandon_capture(self._capture)
+        self._graph, self._capture = None, 0
         self._inputs, self._outputs = [], []
 
     destroy = reset
+
+    def __del__(self) -> None:
+        if self._capture:
+            native.torch_module().abandon_capture(self._capture)
 
     def debug_dump(self, debug_path: str | Path) -> None:
         """Writes the program of the capture to a file, as text."""
@@ -129,6 +139,6 @@ class graph:
             if kind is None:
                 self._graph.capture_end()
             else:
-                native.torch_module().abandon_capture()
+                self._graph.reset()
         finally:
             self._stream.__exit__()
