@@ -246,13 +246,11 @@ class ReplayableGraph:
     def replay(self) -> None:
         """Runs the captured calls on the current stream."""
 
-    @property
-    def call_count(self) -> int: ...
     def text(self) -> str:
         """The program."""
 
 def forget_call_programs() -> None:
-    """Makes eager calls ask for their programs again."""
+    """Makes eager calls and recordings ask for their programs again."""
 
 def register_autocast(rules: list[tuple[str, str]]) -> list[str]:
     """Registers how autocast on hpu casts the arguments of aten's out-of-place operators; returns

@@ -11,7 +11,7 @@
 
 namespace hpu::emulator {
 
-// What all copies need.
+// This is what all copies need.
 struct CopyContext {
   PackCache* packs = nullptr;
   Counters* counters = nullptr;

@@ -2,7 +2,6 @@
 
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/eager/kernels.h"
-#include "backend/torch/programs/program.h"
 #include "backend/torch/pytorch/unstable_torch.h"
 #include "backend/torch/record/front_end.h"
 
@@ -25,14 +24,7 @@ CallProgram::Made ToMade(const py::handle& made) {
 // `answer` is an Answer of habana_frameworks/torch/eager/calls.py.
 std::shared_ptr<const CallProgram> ToCallProgram(const py::object& answer) {
   auto result = std::make_shared<CallProgram>();
-  const py::object program = answer.attr("program");
-  if (!program.is_none()) {
-    result->program = ProgramOf(program.ptr());
-    // PyTorch counts the writes of an operator above its kernel.
-    result->program->forward().LeaveVersions();
-  }
-  result->refusal = answer.attr("refusal").cast<std::string>();
-  result->lasting = answer.attr("lasting").cast<bool>();
+  TakeProgram(answer, *result);
   result->counts = answer.attr("counts").cast<std::vector<int64_t>>();
   for (const py::handle made : answer.attr("made")) result->made.push_back(ToMade(made));
   for (const py::handle resize : answer.attr("resizes")) {

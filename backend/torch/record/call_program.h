@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/torch/programs/compiled_program.h"
+#include "backend/torch/programs/program.h"
 #include "backend/torch/pytorch/unstable_torch.h"
 #include "backend/torch/record/call_signature.h"
 
@@ -44,6 +45,19 @@ struct CallProgram {
   // if an argument is written that overlaps with another.
   std::vector<c10::IValue> Run(const CallSignature& call) const;
 };
+
+// Takes what every answer of the front end has: the program, or why there is none.
+template <typename Made>
+void TakeProgram(const pybind11::object& answer, Made& made) {
+  const pybind11::object program = answer.attr("program");
+  if (!program.is_none()) {
+    made.program = ProgramOf(program.ptr());
+    // PyTorch counts the writes of an operator above its kernel.
+    made.program->forward().LeaveVersions();
+  }
+  made.refusal = answer.attr("refusal").template cast<std::string>();
+  made.lasting = answer.attr("lasting").template cast<bool>();
+}
 
 // Asks the front end. It takes the GIL, and it waits for the compile server without it. Throws what
 // PyTorch's shape functions raise for wrong arguments.

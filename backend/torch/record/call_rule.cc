@@ -1,6 +1,7 @@
 #include "backend/torch/record/call_rule.h"
 
 #include <atomic>
+#include <set>
 #include <utility>
 
 #include "backend/torch/device/allocator.h"
@@ -133,6 +134,7 @@ bool CallRule::WritesWhatOverlaps(const CallSignature& call) const {
   for (const size_t place : written) {
     const at::Tensor& tensor = *call.tensors()[place];
     if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes) return true;
+    if (!shares_memory) continue;
     for (const at::Tensor* other : call.tensors()) {
       if (OverlapInPart(tensor, *other)) return true;
     }
@@ -174,7 +176,9 @@ std::shared_ptr<const CallRule> DescribeCall(const c10::OperatorHandle& op,
       }
     });
   }
+  std::set<const c10::StorageImpl*> storages;
   for (const at::Tensor* tensor : call.tensors()) {
+    rule->shares_memory |= !storages.insert(tensor->storage().unsafeGetStorageImpl()).second;
     rule->tensors.emplace_back(*tensor);
     rule->on_host.push_back(!tensor->device().is_hpu());
   }

@@ -1,5 +1,5 @@
-// What lazy mode and captures know about the calls of one signature: their arguments but for
-// tensors and floating-point numbers, and what their results are like. It is found out once, on
+// A rule is what lazy mode and captures know about the calls of one signature: their arguments but
+// for tensors and floating-point numbers, and what their results are like. It is found out once, on
 // fake tensors.
 #pragma once
 
@@ -68,11 +68,12 @@ struct CallRule {
   std::vector<TensorForm> tensors;  // the call's tensors
   std::vector<bool> on_host;        // by tensor
   std::vector<size_t> written;      // the call's tensors that the schema says are written
+  bool shares_memory = false;       // whether two of the call's tensors lie in one storage
   // By result of the operator: the number of tensors in a list, or -1 for a single tensor.
   std::vector<int64_t> lengths;
   std::vector<Result> results;  // by tensor among the results
-  // What the operator makes of `out` tensors that have another size than its results. A rule that
-  // has some has nothing else.
+  // These say what the operator makes of `out` tensors that have another size than its results. A
+  // rule that has some has nothing else.
   std::vector<Resize> resizes;
 
   // Returns whether a call writes memory that overlaps with itself or, in part, with that of

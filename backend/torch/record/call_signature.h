@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -86,5 +87,7 @@ inline SignatureWords WordsOf(const CallSignature& call) {
 // The most signatures that are kept of one operator. A script whose sizes or numbers change with
 // every call would otherwise fill the memory.
 inline constexpr size_t kMostSignatures = 4096;
+// The time after which an answer that may change (there was no compile server) is asked for again.
+inline constexpr std::chrono::seconds kRetryAfter{30};
 
 }  // namespace hpu::torch_backend

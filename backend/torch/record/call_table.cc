@@ -6,8 +6,6 @@
 namespace hpu::torch_backend {
 namespace {
 
-constexpr std::chrono::seconds kRetryAfter{30};
-
 // A compilation takes about 8 ms, and a CPU's kernel about 1 ns for an element and 1 us for a call
 // (benchmarks/eager.py). Only the relations count.
 constexpr int64_t kElementsOfACompilation = 8'000'000;

@@ -305,7 +305,10 @@ void BindOpKernels(pybind11::module_& module) {
   module.def("set_recipe_ops", [](const std::vector<std::string>& names) {
     RecipeOps() = {names.begin(), names.end()};
   });
-  module.def("forget_call_programs", &ForgetCallPrograms);
+  module.def("forget_call_programs", [] {
+    ForgetCallPrograms();
+    Recorder::Get().ForgetPrograms();
+  });
 }
 
 }  // namespace hpu::torch_backend

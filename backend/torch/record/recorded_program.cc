@@ -8,7 +8,7 @@
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/errors.h"
 #include "backend/torch/eager/kernels.h"
-#include "backend/torch/programs/program.h"
+#include "backend/torch/record/call_program.h"
 #include "backend/torch/record/front_end.h"
 
 namespace hpu::torch_backend {
@@ -119,14 +119,7 @@ std::shared_ptr<const RecordedProgram> CompileRecording(const Recording& recordi
     // This is an Answer of habana_frameworks/torch/lazy/recordings.py.
     const py::object answer = front_end.compile_recording(CallsOf(recording), inputs, outputs,
                                                           varying, results == Results::kInPlace);
-    const py::object program = answer.attr("program");
-    if (!program.is_none()) {
-      result->program = ProgramOf(program.ptr());
-      // PyTorch counts the writes of an operator above its kernel.
-      result->program->forward().LeaveVersions();
-    }
-    result->refusal = answer.attr("refusal").cast<std::string>();
-    result->lasting = answer.attr("lasting").cast<bool>();
+    TakeProgram(answer, *result);
     result->varying = answer.attr("varying").cast<std::vector<uint32_t>>();
     for (const py::handle input : answer.attr("inputs")) {
       const auto sizes = input.attr("sizes").cast<std::vector<int64_t>>();
@@ -153,6 +146,8 @@ std::shared_ptr<const RecordedProgram> ProgramsOfRecording::Get(const Recording&
   for (const auto& known : programs_) {
     if (known->Holds(recording.numbers())) return known;
   }
+  const auto now = std::chrono::steady_clock::now();
+  if (passing_ != nullptr && now - passing_at_ < kRetryAfter) return passing_;
   // Numbers that have differed once are inputs from then on.
   std::set<uint32_t> varying;
   for (const auto& known : programs_) {
@@ -164,7 +159,11 @@ std::shared_ptr<const RecordedProgram> ProgramsOfRecording::Get(const Recording&
   ++*compilations;
   auto made =
       CompileRecording(recording, filled, {varying.begin(), varying.end()}, Results::kReturned);
-  if (!made->lasting) return made;
+  if (!made->lasting) {
+    passing_ = made;
+    passing_at_ = now;
+    return made;
+  }
   if (programs_.size() >= kMostPrograms) programs_.erase(programs_.begin());
   programs_.push_back(made);
   return made;

@@ -3,6 +3,7 @@
 // calls.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -39,7 +40,7 @@ struct RecordedProgram {
   std::vector<at::Tensor> Run(const Recording& recording) const;
 };
 
-// What becomes of the values that somebody holds.
+// Says what becomes of the values that somebody holds.
 enum class Results {
   kReturned,  // the program makes new memory for them
   kInPlace,   // they have memory, which the program writes at every run
@@ -64,6 +65,9 @@ class ProgramsOfRecording {
 
  private:
   std::vector<std::shared_ptr<const RecordedProgram>> programs_;
+  // The last answer that may change, and when it came.
+  std::shared_ptr<const RecordedProgram> passing_;
+  std::chrono::steady_clock::time_point passing_at_;
   bool has_come_ = false;
 };
 

@@ -339,8 +339,9 @@ std::map<std::string, uint64_t> Recorder::Counts() const {
 }
 
 void Recorder::ForgetPrograms() {
+  SignatureMap<ProgramsOfRecording> forgotten;  // destroying them takes the mutex
   const Lock lock(mutex_);
-  programs_.clear();
+  programs_.swap(forgotten);
 }
 
 ReplayableGraph::ReplayableGraph(std::unique_ptr<Recording> recording, std::vector<uint32_t> filled)
@@ -387,7 +388,6 @@ void BindRecorder(py::module_& module) {
   module.def("is_capturing", [] { return Recorder::Get().IsCapturing(); });
   py::class_<ReplayableGraph>(module, "ReplayableGraph")
       .def("replay", &ReplayableGraph::Replay, ReleaseGil())
-      .def_property_readonly("call_count", &ReplayableGraph::call_count)
       .def("text", &ReplayableGraph::Text);
 }
 

@@ -3,7 +3,8 @@
 // - Lazy mode (PT_HPU_LAZY_MODE=1): every stream has a recording. It runs when an element is
 //   needed (a copy to the CPU, an operator that cannot be recorded), when a point of the stream is
 //   waited for or recorded by an event, at mark_step, and when it has become too long.
-// - A capture (HpuGraph) records the calls of one stream between its begin and its end. It runs
+// - A capture (torch.hpu.HPUGraph) records the calls of one stream between its begin and its end.
+// It runs
 //   when it is replayed; whatever would have to run in between is an error.
 //
 // A recording belongs to a stream and not to a thread, because autograd runs the backward of a
@@ -35,7 +36,6 @@ class ReplayableGraph {
 
   // Runs the captured calls on the current stream.
   void Replay() const;
-  size_t call_count() const { return recording_->calls().size(); }
   // Returns the program as text.
   std::string Text() const;
 

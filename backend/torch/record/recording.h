@@ -63,7 +63,7 @@ class Recording {
   const std::vector<Value>& values() const { return values_; }
   const std::vector<Call>& calls() const { return calls_; }
   const std::vector<double>& numbers() const { return numbers_; }
-  // What the recorded calls are, but for their numbers.
+  // Returns words that are equal for equal calls, whatever their numbers are.
   const SignatureWords& words() const { return words_; }
   const Operand& operand(const Call& call, size_t tensor) const {
     return operands_[call.first_operand + tensor];

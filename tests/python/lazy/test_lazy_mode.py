@@ -395,3 +395,29 @@ def test_storages_change_their_size():
     close(twice, torch.tensor([4.0, 6.0]))
     x.untyped_storage().resize_(32)
     close(x * 1, torch.full((4,), 2.0))
+
+
+def test_without_a_compile_server_it_is_not_asked_at_every_step(monkeypatch):
+    asked = []
+
+    def refuse(*_):
+        asked.append(1)
+        return lazy.recordings.Answer(None, "this test says so", lasting=False)
+
+    monkeypatch.setattr(lazy.recordings, "compile_recording", refuse)
+    for _ in range(4):
+        close(matrix(3).to("hpu") * 1.0625 + 2, matrix(3) * 1.0625 + 2)
+    assert len(asked) == 1
+
+
+def test_programs_are_forgotten():
+    def step() -> None:
+        close(matrix(5).to("hpu") * 1.1875 - 2, matrix(5) * 1.1875 - 2)
+
+    step()
+    counts = Counts()
+    step()
+    assert counts.compilations == 0
+    _torch.forget_call_programs()
+    step()
+    assert counts.compilations == 1
