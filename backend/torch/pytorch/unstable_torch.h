@@ -109,7 +109,7 @@
 #include <torch/csrc/autograd/functions/basic_ops.h>
 // torch::autograd::set_history().
 #include <torch/csrc/autograd/functions/utils.h>
-// torch::autograd::get_current_graph_task_keep_graph().
+// torch::autograd::get_current_graph_task_keep_graph(), get_current_graph_task_id().
 #include <torch/csrc/autograd/graph_task.h>
 // torch::autograd::variable_list, Edge and get_current_node().
 #include <torch/csrc/autograd/variable.h>

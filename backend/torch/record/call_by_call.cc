@@ -80,4 +80,14 @@ void RunCallByCall(Recording& recording) {
   if (first != nullptr) std::rethrow_exception(first);
 }
 
+std::unique_ptr<Recording> RunStateFills(Recording& recording, const std::vector<uint32_t>& calls) {
+  for (const uint32_t place : calls) {
+    const Recording::Call& call = recording.calls()[place];
+    const c10::Storage& storage = recording.values()[recording.operand(call, 0).value].storage;
+    storage.set_data_ptr_noswap(GetDeviceAllocator().allocate(storage.nbytes()));
+    RunCall(recording, call);
+  }
+  return recording.Without(calls);
+}
+
 }  // namespace hpu::torch_backend

@@ -15,4 +15,7 @@ void FillStorage(const c10::Storage& pending, at::Tensor result);
 // that fails loses its own results, and the first error is thrown after the last call.
 void RunCallByCall(Recording& recording);
 
+// Runs these calls, which StateFills has returned, and returns the rest of the recording.
+std::unique_ptr<Recording> RunStateFills(Recording& recording, const std::vector<uint32_t>& calls);
+
 }  // namespace hpu::torch_backend

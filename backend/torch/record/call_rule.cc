@@ -167,6 +167,9 @@ std::shared_ptr<const CallRule> DescribeCall(const c10::OperatorHandle& op,
     rule->arguments.push_back(ToTemplate(arguments[i], declared[i].real_type(), call.tensors(),
                                          /*numbers=*/!call.numbers().empty()));
   }
+  const std::string& name = op.schema().name();
+  rule->fills_argument =
+      call.tensors().size() == 1 && (name == "aten::zero_" || name == "aten::fill_");
   for (size_t i = 0; i < arguments.size(); ++i) {
     const c10::AliasInfo* alias = declared[i].alias_info();
     if (alias == nullptr || !alias->isWrite()) continue;

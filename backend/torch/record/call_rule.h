@@ -72,6 +72,7 @@ struct CallRule {
   // By result of the operator: the number of tensors in a list, or -1 for a single tensor.
   std::vector<int64_t> lengths;
   std::vector<Result> results;  // by tensor among the results
+  bool fills_argument = false;  // whether the call only fills its tensor with a number
   // These say what the operator makes of `out` tensors that have another size than its results. A
   // rule that has some has nothing else.
   std::vector<Resize> resizes;

@@ -148,8 +148,9 @@ std::shared_ptr<const RecordedProgram> ProgramsOfRecording::Get(const Recording&
   }
   const auto now = std::chrono::steady_clock::now();
   if (passing_ != nullptr && now - passing_at_ < kRetryAfter) return passing_;
-  // Numbers that have differed once are inputs from then on.
-  std::set<uint32_t> varying;
+  // Numbers that have differed once are inputs from then on, and an optimizer's from the first on.
+  const std::vector<uint32_t> updates = recording.NumbersOfUpdates();
+  std::set<uint32_t> varying(updates.begin(), updates.end());
   for (const auto& known : programs_) {
     varying.insert(known->varying.begin(), known->varying.end());
     for (const auto& [number, value] : known->fixed) {

@@ -177,9 +177,13 @@ void Recorder::RefuseInCapture(const c10::OperatorHandle& op) {
 
 void Recorder::Run(StreamState& state) {
   if (state.recording == nullptr || state.recording->calls().empty()) return;
-  const std::unique_ptr<Recording> recording = std::move(state.recording);
+  std::unique_ptr<Recording> recording = std::move(state.recording);
   const OnStream on_stream(state.stream);
+  const Running running_now;
   try {
+    // Otherwise an optimizer's first step, which makes its state, would have a program of its own.
+    const std::vector<uint32_t> fills = recording->StateFills();
+    if (!fills.empty()) recording = RunStateFills(*recording, fills);
     RunRecording(*recording);
   } catch (const std::exception& error) {
     recording->Lose(std::string("the recorded calls that make it failed: ") + error.what());
@@ -193,7 +197,6 @@ void Recorder::CallByCall(Recording& recording) {
 }
 
 void Recorder::RunRecording(Recording& recording) {
-  const Running running_now;
   const std::vector<uint32_t> filled = recording.HeldValues();
   SignatureWords words = recording.words();
   words.push_back(~uint64_t{0});

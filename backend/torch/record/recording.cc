@@ -1,9 +1,12 @@
 #include "backend/torch/record/recording.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/pending_storage.h"
+#include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
 
@@ -21,6 +24,16 @@ bool IsWeight(const at::Tensor& tensor) {
   return owner.requires_grad() && owner.is_leaf();
 }
 
+// Returns whether somebody beside the recording holds the storage.
+bool IsHeld(const Recording::Value& value) {
+  return value.storage.use_count() > 1 && value.storage.nbytes() > 0;
+}
+
+size_t NewResults(const CallRule& rule) {
+  return static_cast<size_t>(
+      std::ranges::count(rule.results, CallRule::Result::Kind::kNew, &CallRule::Result::kind));
+}
+
 }  // namespace
 
 Recording::~Recording() {
@@ -33,7 +46,7 @@ uint32_t Recording::AddPending(Value::Kind kind, c10::Storage storage) {
     pending->recording = this;
     pending->value = place;
   }
-  values_.push_back({kind, std::move(storage), {}, false});
+  values_.push_back({kind, std::move(storage), {}});
   return place;
 }
 
@@ -47,18 +60,24 @@ uint32_t Recording::ValueOf(const at::Tensor& tensor) {
     }
     storage->set_data_ptr_noswap(GetDeviceAllocator().allocate(storage->nbytes()));
   }
-  const auto [entry, is_new] = inputs_.try_emplace(storage, static_cast<uint32_t>(values_.size()));
-  if (is_new) {
-    values_.push_back({Value::Kind::kInput, tensor.storage(), {}, IsWeight(tensor)});
-    if (values_.back().weight) words_.push_back(kWeightMark);
-  }
-  return entry->second;
+  const auto known = inputs_.find(storage);
+  if (known != inputs_.end()) return known->second;
+  return AddInput({Value::Kind::kInput, tensor.storage(), {}, IsWeight(tensor)});
+}
+
+uint32_t Recording::AddInput(Value value) {
+  const auto place = static_cast<uint32_t>(values_.size());
+  inputs_.emplace(value.storage.unsafeGetStorageImpl(), place);
+  if (value.weight) words_.push_back(kWeightMark);
+  values_.push_back(std::move(value));
+  return place;
 }
 
 std::vector<IValue> Recording::Add(std::shared_ptr<const CallRule> rule,
                                    const CallSignature& call) {
   words_.push_back(rule->id);
   const size_t first_operand = operands_.size();
+  const size_t known_values = values_.size();
   for (size_t i = 0; i < call.tensors().size(); ++i) {
     const at::Tensor& tensor = *call.tensors()[i];
     Operand operand{0, tensor.storage_offset()};
@@ -66,13 +85,24 @@ std::vector<IValue> Recording::Add(std::shared_ptr<const CallRule> rule,
       // The caller may change it before the call runs.
       operand.value = static_cast<uint32_t>(values_.size());
       operand.offset = 0;
-      values_.push_back({Value::Kind::kHost, {}, tensor.clone(), false});
+      values_.push_back({Value::Kind::kHost, {}, tensor.clone()});
     } else {
       operand.value = ValueOf(tensor);
     }
     words_.push_back(operand.value);
     words_.push_back(static_cast<uint64_t>(operand.offset));
     operands_.push_back(operand);
+  }
+  // Autograd runs a backward without gradients, too, unless they have gradients themselves.
+  const bool apart =
+      !at::GradMode::is_enabled() && torch::autograd::get_current_graph_task_id() < 0;
+  const bool fills = rule->fills_argument && operands_.back().value >= known_values &&
+                     IsEmptyStorage(*call.tensors()[0], operands_.back());
+  if (fills) fills_.push_back(static_cast<uint32_t>(calls_.size()));
+  for (const size_t i : rule->written) {
+    if (!fills) values_[operands_[first_operand + i].value].written = true;
+    const at::Tensor& tensor = *call.tensors()[i];
+    updates_parameters_ |= apart && tensor.requires_grad() && tensor.is_leaf();
   }
   const size_t first_number = numbers_.size();
   numbers_.insert(numbers_.end(), call.numbers().begin(), call.numbers().end());
@@ -97,8 +127,89 @@ std::vector<IValue> Recording::Add(std::shared_ptr<const CallRule> rule,
     for (int64_t i = 0; i < length; ++i) list.push_back(make());
     results.emplace_back(std::move(list));
   }
-  calls_.push_back({std::move(rule), first_operand, first_number, first_result});
+  calls_.push_back({std::move(rule), first_operand, first_number, apart, first_result});
   return results;
+}
+
+bool Recording::IsEmptyStorage(const at::Tensor& tensor, const Operand& operand) const {
+  const Value& value = values_[operand.value];
+  return value.kind == Value::Kind::kEmpty && operand.offset == 0 &&
+         tensor.is_non_overlapping_and_dense() && tensor.nbytes() == value.storage.nbytes();
+}
+
+std::vector<uint32_t> Recording::NumbersOfUpdates() const {
+  std::vector<uint32_t> numbers;
+  if (!updates_parameters_) return numbers;
+  for (size_t i = 0; i < calls_.size(); ++i) {
+    if (!calls_[i].apart_from_autograd) continue;
+    for (size_t number = calls_[i].first_number; number < EndOfNumbers(i); ++number) {
+      numbers.push_back(static_cast<uint32_t>(number));
+    }
+  }
+  return numbers;
+}
+
+std::vector<uint32_t> Recording::StateFills() const {
+  std::vector<uint32_t> fills;
+  for (const uint32_t call : fills_) {
+    const Value& value = values_[operand(calls_[call], 0).value];
+    if (value.written && IsHeld(value)) fills.push_back(call);
+  }
+  return fills;
+}
+
+uint32_t Recording::Take(Value value) {
+  if (value.kind == Value::Kind::kInput) return AddInput(std::move(value));
+  const auto place = static_cast<uint32_t>(values_.size());
+  if (value.kind != Value::Kind::kHost) {
+    if (PendingMemory* pending = PendingOf(*value.storage.unsafeGetStorageImpl())) {
+      pending->recording = this;
+      pending->value = place;
+    }
+  }
+  values_.push_back(std::move(value));
+  return place;
+}
+
+std::unique_ptr<Recording> Recording::Without(const std::vector<uint32_t>& calls) {
+  auto rest = std::make_unique<Recording>(is_capture_);
+  std::vector<std::optional<uint32_t>> places(values_.size());
+  const auto place_of = [&](uint32_t value) {
+    if (!places[value].has_value()) places[value] = rest->Take(std::move(values_[value]));
+    return *places[value];
+  };
+  for (const uint32_t call : calls)
+    values_[operand(calls_[call], 0).value].kind = Value::Kind::kInput;
+  for (uint32_t i = 0; i < calls_.size(); ++i) {
+    if (std::ranges::binary_search(calls, i)) continue;
+    Call call = calls_[i];
+    rest->words_.push_back(call.rule->id);
+    const size_t first_operand = rest->operands_.size();
+    for (size_t k = 0; k < call.rule->tensors.size(); ++k) {
+      const Operand& old = operand(call, k);
+      const Operand moved{place_of(old.value), old.offset};
+      rest->words_.push_back(moved.value);
+      rest->words_.push_back(static_cast<uint64_t>(moved.offset));
+      rest->operands_.push_back(moved);
+    }
+    const auto first_result = static_cast<uint32_t>(rest->values_.size());
+    for (size_t k = 0; k < NewResults(*call.rule); ++k) place_of(call.first_result + k);
+    const size_t first_number = rest->numbers_.size();
+    rest->numbers_.insert(rest->numbers_.end(), numbers_.begin() + call.first_number,
+                          numbers_.begin() + EndOfNumbers(i));
+    call.first_operand = first_operand;
+    call.first_number = first_number;
+    call.first_result = first_result;
+    rest->calls_.push_back(std::move(call));
+  }
+  rest->updates_parameters_ = updates_parameters_;
+  values_.clear();
+  calls_.clear();
+  return rest;
+}
+
+size_t Recording::EndOfNumbers(size_t call) const {
+  return call + 1 < calls_.size() ? calls_[call + 1].first_number : numbers_.size();
 }
 
 bool Recording::Touches(const c10::StorageImpl& storage) const {
@@ -132,7 +243,7 @@ std::vector<uint32_t> Recording::HeldValues() const {
   for (uint32_t i = 0; i < values_.size(); ++i) {
     const Value& value = values_[i];
     const bool filled = value.kind == Value::Kind::kMade || value.kind == Value::Kind::kEmpty;
-    if (filled && value.storage.use_count() > 1 && value.storage.nbytes() > 0) held.push_back(i);
+    if (filled && IsHeld(value)) held.push_back(i);
   }
   return held;
 }

@@ -27,14 +27,17 @@ class Recording {
     };
     Kind kind = Kind::kInput;
     c10::Storage storage;
-    at::Tensor host;      // kHost
-    bool weight = false;  // kInput: a parameter, where no gradients are wanted
+    at::Tensor host;       // kHost
+    bool weight = false;   // kInput: a parameter, where no gradients are wanted
+    bool written = false;  // in place, by a call
   };
   struct Call {
     std::shared_ptr<const CallRule> rule;
     // By tensor of the call: its value, and where it begins in its storage.
     size_t first_operand = 0;
     size_t first_number = 0;
+    // Whether no gradients are wanted of it and it is no part of a backward.
+    bool apart_from_autograd = false;
     // The values of the rule's results of kind kNew follow one another from here.
     uint32_t first_result = 0;
   };
@@ -68,8 +71,21 @@ class Recording {
   const Operand& operand(const Call& call, size_t tensor) const {
     return operands_[call.first_operand + tensor];
   }
+  // Returns the numbers of the calls that update parameters or belong to such an update: an
+  // optimizer's. They tend to vary from step to step. Empty if no parameter is written.
+  std::vector<uint32_t> NumbersOfUpdates() const;
+  // Returns, in their order, the calls which fill new memory with a number that later calls change
+  // in place and that somebody beside the recording holds: an optimizer's state.
+  std::vector<uint32_t> StateFills() const;
+  // Returns the recording as it would be if these calls had run before it. This
+  // one has no calls any more then.
+  std::unique_ptr<Recording> Without(const std::vector<uint32_t>& calls);
   // Returns the values that calls fill and somebody beside the recording holds.
   std::vector<uint32_t> HeldValues() const;
+  // Returns whether the tensor is all of a storage that had no memory before this recording.
+  bool IsEmptyStorage(const at::Tensor& tensor, const Operand& operand) const;
+  // Returns where the numbers of a call end.
+  size_t EndOfNumbers(size_t call) const;
   // Returns the tensors of a call over the storages of this recording.
   std::vector<at::Tensor> TensorsOf(const Call& call) const;
 
@@ -77,6 +93,9 @@ class Recording {
   void LoseValue(const Value& value, std::shared_ptr<const std::string> reason) const;
   uint32_t ValueOf(const at::Tensor& tensor);
   uint32_t AddPending(Value::Kind kind, c10::Storage storage);
+  uint32_t AddInput(Value value);
+  // Takes a value of another recording over.
+  uint32_t Take(Value value);
 
   const bool is_capture_;
   std::vector<Value> values_;
@@ -84,6 +103,8 @@ class Recording {
   std::vector<Operand> operands_;
   std::vector<double> numbers_;
   SignatureWords words_;
+  bool updates_parameters_ = false;
+  std::vector<uint32_t> fills_;  // the calls that fill a storage without elements
   std::unordered_map<const c10::StorageImpl*, uint32_t> inputs_;
 };
 
