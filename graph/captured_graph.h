@@ -34,6 +34,9 @@ struct CapturedInput {
   // kTensor: a parameter or buffer of a module (PyTorch's "static input"), which mostly stays the
   // same from call to call. Values that are computed from such inputs alone may be kept.
   bool is_weight = false;
+  // kTensor: a parameter or state that training changes between two calls. Nothing that is made
+  // from such inputs is worth keeping.
+  bool is_trained = false;
   std::string name;  // a label: not in the digest
 };
 

@@ -37,12 +37,16 @@ absl::Status GetList(ByteReader& in, size_t least, std::vector<T>* items, const 
   return absl::OkStatus();
 }
 
+// The properties of a tensor input, in one byte.
+constexpr uint8_t kWeightBit = 1;
+constexpr uint8_t kTrainedBit = 2;
+
 void PutInput(ByteWriter& out, const CapturedInput& input) {
   out.Put(input.kind);
   if (input.kind == CapturedInput::Kind::kScalar) return;
   PutSpec(out, input.spec);
   out.Put<uint8_t>(input.on_cpu);
-  out.Put<uint8_t>(input.is_weight);
+  out.Put<uint8_t>((input.is_weight ? kWeightBit : 0) | (input.is_trained ? kTrainedBit : 0));
 }
 absl::Status GetInput(ByteReader& in, CapturedInput* input) {
   bool scalar = false;
@@ -51,7 +55,14 @@ absl::Status GetInput(ByteReader& in, CapturedInput* input) {
   if (scalar) return absl::OkStatus();
   RETURN_IF_ERROR(GetSpec(in, &input->spec));
   RETURN_IF_ERROR(GetBool(in, &input->on_cpu));
-  return GetBool(in, &input->is_weight);
+  uint8_t bits = 0;
+  RETURN_IF_ERROR(in.Get(&bits));
+  if ((bits & ~(kWeightBit | kTrainedBit)) != 0) {
+    return InvalidArgument("an input has unknown properties: bits ", int{bits});
+  }
+  input->is_weight = (bits & kWeightBit) != 0;
+  input->is_trained = (bits & kTrainedBit) != 0;
+  return absl::OkStatus();
 }
 
 void PutConstant(ByteWriter& out, const CapturedConstant& constant) {

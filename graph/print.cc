@@ -15,6 +15,7 @@ void PrintInput(std::ostream& out, size_t value, const CapturedInput& input) {
     PrintSpec(out, input.spec);
     if (input.on_cpu) out << " on cpu";
     if (input.is_weight) out << " weight";
+    if (input.is_trained) out << " trained";
   }
   if (!input.name.empty()) out << "  \"" << input.name << '"';
 }

@@ -51,6 +51,7 @@ class GraphBuilder:
         on_cpu: bool = False,
         name: str = "",
         is_weight: bool = False,
+        is_trained: bool = False,
     ) -> int: ...
     def add_scalar_input(self, name: str = "") -> int: ...
     def add_constant(self, tensor: torch.Tensor) -> int:

@@ -88,8 +88,9 @@ struct Part {
   ir::Graph* graph = nullptr;
 };
 
-// Whether most of what the graph reads stays the same from call to call. It does not if the graph
-// has gradients of most of it, as it has of all the weights of a model in training. (If only a
+// Whether most of what the graph reads stays the same from call to call. It does not if most of it
+// is trained: the graph has gradients of it, or the front end says so (a recording of lazy mode has
+// a backward among its calls). (If only a
 // model's adapters are trained, most of it stays.)
 bool WeightsStay(const ir::Graph& graph) {
   int64_t trained = 0, all = 0;
@@ -100,7 +101,7 @@ bool WeightsStay(const ir::Graph& graph) {
     if (graph.inputs()[i].value == nullptr || is_tangent[i]) continue;  // null: a scalar
     const int64_t bytes = graph.inputs()[i].value->type.bytes();
     all += bytes;
-    if (has_gradient[i]) trained += bytes;
+    if (has_gradient[i] || graph.inputs()[i].is_trained) trained += bytes;
   }
   return 2 * trained < all || all == 0;
 }

@@ -57,10 +57,11 @@ Value* Graph::NewValue(ValueKind kind, uint32_t index, TensorType type) {
   return &value;
 }
 
-Value* Graph::AddInput(std::string name, TensorType type, bool on_cpu, bool is_weight) {
+Value* Graph::AddInput(std::string name, TensorType type, bool on_cpu, bool is_weight,
+                       bool is_trained) {
   Value* value =
       NewValue(ValueKind::kInput, static_cast<uint32_t>(inputs_.size()), std::move(type));
-  inputs_.push_back({value, std::move(name), on_cpu, is_weight});
+  inputs_.push_back({value, std::move(name), on_cpu, is_weight, is_trained});
   return value;
 }
 

@@ -98,7 +98,8 @@ struct Input {
   Value* value = nullptr;  // nullptr: a scalar that was specialised into the graph
   std::string name;        // "%name" in text form; unique
   bool on_cpu = false;
-  bool is_weight = false;  // CapturedInput::is_weight
+  bool is_weight = false;   // CapturedInput::is_weight
+  bool is_trained = false;  // CapturedInput::is_trained
   InputRole role = InputRole::kCaller;
   bool donated = false;  // nobody else holds its memory, so the last reader may free it
 };
@@ -163,7 +164,8 @@ class Graph {
 
   const std::string& name() const { return name_; }
 
-  Value* AddInput(std::string name, TensorType type, bool on_cpu = false, bool is_weight = false);
+  Value* AddInput(std::string name, TensorType type, bool on_cpu = false, bool is_weight = false,
+                  bool is_trained = false);
   void AddScalarInput(std::string name);
   // The inputs for the generator's state, both i64[]. They are made once, after all other inputs.
   struct RandomState {

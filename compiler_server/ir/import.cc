@@ -126,7 +126,8 @@ class Importer {
       }
       const auto type = ImportType(input.spec);
       RETURN_IF_ERROR_AT(type.status(), "input " + std::to_string(i));
-      Define(graph_.AddInput(name, *type, input.on_cpu, input.is_weight), *type, 0);
+      Define(graph_.AddInput(name, *type, input.on_cpu, input.is_weight, input.is_trained), *type,
+             0);
     }
     return absl::OkStatus();
   }

@@ -122,7 +122,8 @@ class Parser {
       }
       TensorType type = Type();
       const bool on_cpu = lexer_.Try("cpu"), is_weight = lexer_.Try("weight");
-      Define(name, graph_.AddInput(name, std::move(type), on_cpu, is_weight));
+      const bool is_trained = lexer_.Try("trained");
+      Define(name, graph_.AddInput(name, std::move(type), on_cpu, is_weight, is_trained));
       Role();
     } while (lexer_.ok() && lexer_.Try(","));
     lexer_.Expect(")");

@@ -94,6 +94,7 @@ class Printer {
       text_ += input.value == nullptr ? "scalar" : ToText(input.value->type);
       if (input.on_cpu) text_ += " cpu";
       if (input.is_weight) text_ += " weight";
+      if (input.is_trained) text_ += " trained";
       if (input.donated) text_ += " donated";
       if (input.role == InputRole::kSeed) text_ += " seed";
       if (input.role == InputRole::kOffset) {

@@ -254,7 +254,7 @@ class Partitioner {
         forward.AddScalarInput(input.name);
       } else {
         forward_->Map(input.value, forward.AddInput(input.name, input.value->type, input.on_cpu,
-                                                    input.is_weight));
+                                                    input.is_weight, input.is_trained));
       }
     }
     if (graph_.caller_inputs() < graph_.inputs().size()) {

@@ -151,16 +151,26 @@ class RecipeEmitter {
   }
 
   // Among the weights that change from launch to launch this keeps those that several products
-  // read. They are packed once for all products and are in memory as long as the recipe's other
-  // weights. The others are staged one after another in the same workspace.
+  // read in the same way (a recurrence does; the two products of a forward and its backward do not,
+  // because their panels differ). They are packed once for all products and are in memory as long
+  // as the recipe's other weights. The others are staged one after another in the same workspace.
   void KeepShared() {
-    std::vector<uint32_t> products(loops_.values.size(), 0);
+    std::vector<std::vector<View>> views(loops_.values.size());
+    std::vector<bool> shared(loops_.values.size(), false);
     for (const Node& node : loops_.nodes) {
       if (!node.IsProduct()) continue;
-      for (const ConstPort& port : node.Ports()) ++products[port.view->value];
+      for (const ConstPort& port : node.Ports()) {
+        const View& view = *port.view;
+        std::vector<View>& seen = views[view.value];
+        if (std::ranges::find(seen, view) != seen.end()) {
+          shared[view.value] = true;
+        } else {
+          seen.push_back(view);
+        }
+      }
     }
     for (ValueId v = 0; v < loops_.values.size(); ++v) {
-      if (loops_.values[v].home == Home::kPersistent && products[v] < 2) stable_[v] = false;
+      if (loops_.values[v].home == Home::kPersistent && !shared[v]) stable_[v] = false;
     }
   }
 

@@ -50,6 +50,7 @@ TEST(GraphCodec, EverythingElseIs) {
       [](CapturedGraph& g) { g.inputs[0].spec.dtype = DType::kF16; },
       [](CapturedGraph& g) { g.inputs[0].on_cpu = true; },
       [](CapturedGraph& g) { g.inputs[0].is_weight = true; },
+      [](CapturedGraph& g) { g.inputs[0].is_trained = true; },
       [](CapturedGraph& g) { g.inputs[1].kind = CapturedInput::Kind::kTensor; },
       [](CapturedGraph& g) { g.constants[0].data[1] = 0; },
       [](CapturedGraph& g) { g.schemas[0].target = "aten.neg.default"; },

@@ -164,5 +164,20 @@ TEST_P(WeightsTest, TrainingKeepsNoPackedWeightsButThoseReadTwice) {
   }
 }
 
+// A forward and its backward in one recipe read a weight once as it is and once transposed.
+TEST_P(WeightsTest, TrainingKeepsNoPanelsThatOneProductReads) {
+  for (const bool inference : {true, false}) {
+    GraphBuilder b;
+    b.graph.inference = inference;
+    const uint32_t x = b.Persistent({64, 200}), w = b.Persistent({64, 64});
+    const uint32_t y = b.Temporary({64, 200}), out = b.Persistent({64, 200});
+    b.Node("gemm", {x, w}, {y}, synGEMMParams{});
+    b.Node("gemm", {y, w}, {out}, synGEMMParams{0, 1});
+    GraphRun run(b.graph);
+    ASSERT_TRUE(run.Compile(GetParam()).ok());
+    EXPECT_EQ(run.recipe.packed.size(), inference ? 2u : 0u);
+  }
+}
+
 }  // namespace
 }  // namespace hpu::graph_compiler

@@ -162,10 +162,11 @@ class PyGraphBuilder {
 
   uint32_t AddTensorInput(at::ScalarType dtype, py::handle sizes, py::handle strides,
                           int64_t storage_offset, bool on_cpu, const std::string& name,
-                          bool is_weight) {
+                          bool is_weight, bool is_trained) {
     return builder_.AddInput({.spec = ToSpec(dtype, sizes, strides, storage_offset),
                               .on_cpu = on_cpu,
                               .is_weight = is_weight,
+                              .is_trained = is_trained,
                               .name = name});
   }
 
@@ -363,7 +364,7 @@ void BindGraphBuilder(py::module_& module) {
   builder.def(py::init<const std::string&>(), py::arg("name"))
       .def("add_tensor_input", &PyGraphBuilder::AddTensorInput, py::arg("dtype"), py::arg("sizes"),
            py::arg("strides"), py::arg("storage_offset") = 0, py::arg("on_cpu") = false,
-           py::arg("name") = "", py::arg("is_weight") = false)
+           py::arg("name") = "", py::arg("is_weight") = false, py::arg("is_trained") = false)
       .def("add_scalar_input", &PyGraphBuilder::AddScalarInput, py::arg("name") = "")
       .def("add_constant", &PyGraphBuilder::AddConstant, py::arg("tensor"))
       .def("add_call", &PyGraphBuilder::AddCall, py::arg("target"), py::arg("args"),

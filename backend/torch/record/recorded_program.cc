@@ -103,10 +103,11 @@ std::shared_ptr<const RecordedProgram> CompileRecording(const Recording& recordi
     std::vector<uint32_t> input_values;
     for (uint32_t i = 0; i < values.size(); ++i) {
       if (values[i].kind == Recording::Value::Kind::kHost) {
-        inputs.append(py::make_tuple(py::cast(values[i].host), 0, false));
+        inputs.append(py::make_tuple(py::cast(values[i].host), 0, false, false));
       } else if (values[i].kind == Recording::Value::Kind::kInput) {
         inputs.append(py::make_tuple(NameOf(values[i].storage), values[i].storage.nbytes(),
-                                     values[i].weight));
+                                     values[i].parameter == Recording::Parameter::kFixed,
+                                     values[i].parameter == Recording::Parameter::kTrained));
       } else {
         continue;
       }

@@ -14,14 +14,18 @@ using c10::IValue;
 
 namespace {
 
-constexpr uint64_t kWeightMark = ~uint64_t{1};
+using Parameter = Recording::Parameter;
 
-// A parameter or a view of one. What the device computes from it alone is kept from run to run,
-// which would cost memory where the parameter changes with every run.
-bool IsWeight(const at::Tensor& tensor) {
-  if (at::GradMode::is_enabled()) return false;
+// The words of a recording have one before a new input that is a parameter.
+constexpr uint64_t kFixedMark = ~uint64_t{1};
+constexpr uint64_t kTrainedMark = ~uint64_t{2};
+
+// A view of a parameter counts as one. What the device computes from fixed ones alone is kept from
+// run to run.
+Parameter ParameterOf(const at::Tensor& tensor) {
   const at::Tensor owner = tensor.is_view() ? at::Tensor(tensor._base()) : tensor;
-  return owner.requires_grad() && owner.is_leaf();
+  if (!owner.requires_grad() || !owner.is_leaf()) return Parameter::kNone;
+  return at::GradMode::is_enabled() ? Parameter::kTrained : Parameter::kFixed;
 }
 
 // Returns whether somebody beside the recording holds the storage.
@@ -62,13 +66,14 @@ uint32_t Recording::ValueOf(const at::Tensor& tensor) {
   }
   const auto known = inputs_.find(storage);
   if (known != inputs_.end()) return known->second;
-  return AddInput({Value::Kind::kInput, tensor.storage(), {}, IsWeight(tensor)});
+  return AddInput({Value::Kind::kInput, tensor.storage(), {}, ParameterOf(tensor)});
 }
 
 uint32_t Recording::AddInput(Value value) {
   const auto place = static_cast<uint32_t>(values_.size());
   inputs_.emplace(value.storage.unsafeGetStorageImpl(), place);
-  if (value.weight) words_.push_back(kWeightMark);
+  if (value.parameter == Parameter::kFixed) words_.push_back(kFixedMark);
+  if (value.parameter == Parameter::kTrained) words_.push_back(kTrainedMark);
   values_.push_back(std::move(value));
   return place;
 }

@@ -18,6 +18,7 @@ namespace hpu::torch_backend {
 // thread-safe.
 class Recording {
  public:
+  enum class Parameter : uint8_t { kNone, kFixed, kTrained };
   struct Value {
     enum class Kind : uint8_t {
       kInput,  // it had memory when the first call touched it
@@ -27,8 +28,9 @@ class Recording {
     };
     Kind kind = Kind::kInput;
     c10::Storage storage;
-    at::Tensor host;       // kHost
-    bool weight = false;   // kInput: a parameter, where no gradients are wanted
+    at::Tensor host;  // kHost
+    // kInput: whether it is a parameter, and whether gradients of it are wanted.
+    Parameter parameter = Parameter::kNone;
     bool written = false;  // in place, by a call
   };
   struct Call {

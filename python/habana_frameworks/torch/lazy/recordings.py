@@ -35,8 +35,9 @@ _counter = itertools.count()
 RecordedCall = tuple[str, str, tuple[Any, ...], dict[str, Any], Sequence[torch.Tensor | None]]
 # A storage of hpu: its name (UntypedStorage._cdata) and its bytes.
 Value = tuple[int, int]
-# Such a storage, and whether it is a weight; or a tensor on the CPU in the place of the name.
-Given = tuple[Any, int, bool]
+# Such a storage, whether it is a weight, and whether it is one that is trained; or a tensor on the
+# CPU in the place of the name.
+Given = tuple[Any, int, bool, bool]
 
 
 class Input(NamedTuple):
@@ -139,14 +140,15 @@ class _Capture:
         self._bases: dict[int, torch.Tensor] = {}
         self._fakes: list[torch.Tensor] = []
         self._weights: list[bool] = []
+        self._trained: list[bool] = []
         self._places: list[int] = []  # by fake: the name of its storage
-        for place, (value, size, weight) in enumerate(inputs):
-            self._add_input(place, value, size, weight)
+        for place, (value, size, weight, trained) in enumerate(inputs):
+            self._add_input(place, value, size, weight, trained)
         if in_place:
             for place, (name, size) in enumerate(filled, start=len(inputs)):
-                self._add_input(place, name, size, False)
+                self._add_input(place, name, size, False, False)
 
-    def _add_input(self, place: int, value: Any, size: int, weight: bool) -> None:
+    def _add_input(self, place: int, value: Any, size: int, weight: bool, trained: bool) -> None:
         if isinstance(value, torch.Tensor):
             form, name, device = form_of(value), id(value), "cpu"
         else:
@@ -157,6 +159,7 @@ class _Capture:
             fake = torch.empty_strided(form.sizes, form.strides, dtype=form.dtype, device=device)
         self._fakes.append(fake)
         self._weights.append(weight)
+        self._trained.append(trained)
         self._places.append(name)
         self.program_inputs.append(Input(place, *form))
 
@@ -246,10 +249,12 @@ class _Capture:
             if fakes[i].device.type != _DEVICE:
                 raise CaptureError("a call writes to a tensor on the CPU")
         builder = native.torch_module().GraphBuilder("recording")
-        weights = {i for i, weight in enumerate(self._weights) if weight} - set(recording.mutated)
+        written = set(recording.mutated)
+        weights = {i for i, weight in enumerate(self._weights) if weight} - written
+        trained = {i for i, trained in enumerate(self._trained) if trained} | written
         inputs = [
             builder.add_tensor_input(
-                *meta_of(fake), fake.device.type == "cpu", f"value_{i}", i in weights
+                *meta_of(fake), fake.device.type == "cpu", f"value_{i}", i in weights, i in trained
             )
             for i, fake in enumerate(fakes)
         ]
