@@ -58,7 +58,7 @@ absl::Status GetInput(ByteReader& in, CapturedInput* input) {
   uint8_t bits = 0;
   RETURN_IF_ERROR(in.Get(&bits));
   if ((bits & ~(kWeightBit | kTrainedBit)) != 0) {
-    return InvalidArgument("an input has unknown properties: bits ", int{bits});
+    return DataLoss("an input has unknown properties: bits ", int{bits});
   }
   input->is_weight = (bits & kWeightBit) != 0;
   input->is_trained = (bits & kTrainedBit) != 0;

@@ -55,16 +55,15 @@ def capture_graph(
         return _captured(builder, capture)
 
     refuse_numbers(module)
-    with clean_tracing_state():
+    # A later shape is captured where it is called, which may be inside inference mode. Its program
+    # also serves calls outside of it, as that of the first shape does.
+    grad_mode = torch.set_grad_enabled(torch.is_grad_enabled())
+    with clean_tracing_state(), torch.inference_mode(False), grad_mode:
         known = values if values is not None else propagate(module, example_inputs)
         if requires_grad is not None:
             builder = new_builder()
             capture = Capture(module, inputs, known, builder, device)
-            # A later shape is captured where it is called, which may be inside inference mode. Its
-            # program also serves calls outside of it, as that of the first shape does.
-            grad_mode = torch.set_grad_enabled(torch.is_grad_enabled())
-            with torch.inference_mode(False), grad_mode:
-                capture.run_joint(requires_grad)
+            capture.run_joint(requires_grad)
             return _captured(builder, capture)
         try:
             return attempt(functional=False)

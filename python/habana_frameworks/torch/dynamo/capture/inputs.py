@@ -192,8 +192,9 @@ def has_offset(value: Any) -> bool:
 
 
 def fake_input(mode: FakeTensorMode, value: torch.Tensor) -> torch.Tensor:
-    """A fake tensor for a graph input that starts at the first element of its memory."""
-    if not has_offset(value) and not isinstance(value, FakeTensor):
+    """A fake tensor for a graph input that starts at the first element of its memory. It is never an
+    inference tensor, because functionalization and counters of versions refuse these."""
+    if not (has_offset(value) or isinstance(value, FakeTensor) or value.is_inference()):
         return mode.from_tensor(value, static_shapes=True)
     with mode:
         return torch.empty_strided(
@@ -242,8 +243,9 @@ class _Propagator(torch.fx.Interpreter):
 def propagate(module: torch.fx.GraphModule, arguments: Sequence[Any]) -> dict[torch.fx.Node, Any]:
     """Runs the graph on fake tensors with the sizes of `arguments` (tensors and numbers)."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    fakes = [fake_input(mode, a) if isinstance(a, torch.Tensor) else a for a in arguments]
     propagator = _Propagator(module, mode)
-    with torch.no_grad(), mode:
-        propagator.run(*fakes)
+    with torch.inference_mode(False), torch.no_grad():
+        fakes = [fake_input(mode, a) if isinstance(a, torch.Tensor) else a for a in arguments]
+        with mode:
+            propagator.run(*fakes)
     return propagator.values
