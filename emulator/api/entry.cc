@@ -17,8 +17,9 @@ synStatus BeginCall(bool needs_initialization) {
   return synSuccess;
 }
 
-synStatus CheckNotStrict() {
-  if (!Library::Get().strict()) return synSuccess;
+synStatus CheckNotStrict() { return Library::Get().strict() ? FailStrict() : synSuccess; }
+
+synStatus FailStrict() {
   return FailWith(synUnsupported, "EMULATOR_STRICT is set, and a card has no such function");
 }
 

@@ -17,6 +17,8 @@ synStatus BeginCall(bool needs_initialization);
 
 // Returns synUnsupported in strict mode, for functions that no card has.
 synStatus CheckNotStrict();
+// Returns that status.
+synStatus FailStrict();
 
 template <typename Body>
 synStatus RunCall(bool needs_initialization, Body&& body) {

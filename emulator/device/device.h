@@ -46,6 +46,7 @@ class Device {
   HandleTable<Stream, synStreamHandle>& streams() { return streams_; }
   HandleTable<Event, synEventHandle>& events() { return events_; }
   LaunchContext launch_context() const;
+  bool is_strict() const { return options_.strict; }
   // Null except in strict mode.
   WorkOrder* work_order() { return work_order_.get(); }
 
