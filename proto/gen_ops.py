@@ -1,5 +1,6 @@
 """Generates from proto/ops.yaml: C++ enums, traits, element functions and the ATen map (into the
-build tree), docs/ops.md, the hook's list of targets and the report's kinds of ops (committed).
+build tree), docs/ops.md, the hook's list of targets and the report's kinds of ops (committed), and
+the tables of tests that run each op and break each constraint (into the build tree).
 
     gen_ops.py --out DIR    write the C++ files to DIR/compiler_server/ir
     gen_ops.py --docs       rewrite the committed files
@@ -135,6 +136,28 @@ def generate_elements(ops: list[Op]) -> str:
     return "\n".join(lines)
 
 
+def generate_examples(ops: list[Op]) -> str:
+    lines = [HEADER]
+    for op in ops:
+        for number, example in enumerate(op.examples):
+            lines += [
+                f'{{"{op.name}{f"_{number}" if number else ""}", "{" ".join(example.types)}",',
+                f" {quoted(example.text)}}},",
+            ]
+    return "\n".join(lines) + "\n"
+
+
+def generate_refused(ops: list[Op]) -> str:
+    lines = [HEADER]
+    for op in ops:
+        lines += [f'{{"{label}", {quoted(text)}}},' for label, text in op.refused.items()]
+    return "\n".join(lines) + "\n"
+
+
+def quoted(text: str) -> str:
+    return f'R"({text})"'
+
+
 def generate_docs(ops: list[Op], composites: list[Composite]) -> str:
     lines = [
         "# Ops",
@@ -251,6 +274,8 @@ def main() -> int:
         write_if_changed(folder / "ops_table.inc", generate_tables(ops))
         write_if_changed(folder / "shape_rules.inc", generate_shape_rules(ops))
         write_if_changed(folder / "element_functions.inc", generate_elements(ops))
+        write_if_changed(folder / "op_examples.inc", generate_examples(ops))
+        write_if_changed(folder / "refused_nodes.inc", generate_refused(ops))
         write_if_changed(
             folder / "aten_targets.inc", HEADER + "".join(f'"{target}",\n' for target in targets)
         )

@@ -32,13 +32,28 @@ RESULT_TYPES = ("same", "bool", "i32", "i64", "declared")
 FLAGS = {
     "cheap": "Computing it again costs less than storing and loading its result.",
     "convolution": "Its operands are worth saving in the layout that it reads.",
+    "declares_sizes": "Nothing but the node itself says which sizes the result has.",
     "empty_operands": "A recipe holds it if an operand has no elements and the result has some.",
     "empty_writes": "Likewise if operand 0 has elements.",
     "gives_index": "Results are positions, whatever type the operands have.",
     "keeps_numbers": "A number beside values of bf16 or f16 keeps the precision of f32. In PyTorch "
     "the basic operations keep it; comparisons, choices, powers and remainders round it first.",
     "takes_index": "Operand 1 holds positions, whatever types the others have.",
+    "updates": "A recipe may hold it as a write to the memory of operand 0.",
     "view": "The result shows memory of operand 0.",
+}
+# The element types of an example. "any" has those that the device calculates with, and "moved" has
+# one that it only moves besides.
+_FLOATS = ("f32", "bf16", "f16")
+_INTEGERS = ("i64", "i32", "i16", "i8", "u8")
+EXAMPLE_TYPES = {
+    "float": _FLOATS,
+    "number": (*_FLOATS, *_INTEGERS),
+    "integer": (*_INTEGERS, "bool"),
+    "whole": _INTEGERS,
+    "bool": ("bool",),
+    "any": (*_FLOATS, *_INTEGERS, "bool"),
+    "moved": (*_FLOATS, *_INTEGERS, "bool", "f64"),
 }
 OP_FIELDS = {
     "op",
@@ -55,12 +70,22 @@ OP_FIELDS = {
     "flags",
     "meaning",
     "constraints",
+    "examples",
+    "refused",
 }
 COMPOSITE_FIELDS = {"composite", "aten", "into"}
 
 
 class TableError(Exception):
     """The table breaks its own rules; the message names the row."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A program in text IR in which T stands for each of the element types."""
+
+    types: tuple[str, ...]
+    text: str
 
 
 @dataclass(frozen=True)
@@ -79,6 +104,8 @@ class Op:
     flags: tuple[str, ...]
     meaning: str
     constraints: dict[str, str]
+    examples: tuple[Example, ...]
+    refused: dict[str, str]
 
     @property
     def enum(self) -> str:
@@ -91,6 +118,19 @@ class Op:
     @property
     def max_operands(self) -> int:
         return -1 if any(arg.endswith("*") for arg in self.args) else len(self.args)
+
+    @property
+    def labels(self) -> list[str]:
+        """The constraints one by one: "conv_c1..c3" stands for three, "norm_c1, c2" for two."""
+        found = []
+        for text in self.constraints:
+            rule, _, numbers = text.rpartition("_c")
+            if ".." in numbers:
+                first, last = (int(n.removeprefix("c")) for n in numbers.split(".."))
+                found += [f"{rule}_c{n}" for n in range(first, last + 1)]
+            else:
+                found += [f"{rule}_c{n.strip().removeprefix('c')}" for n in numbers.split(",")]
+        return found
 
 
 @dataclass(frozen=True)
@@ -119,6 +159,26 @@ def check_lists(name: str, row: dict) -> None:
         require(matched is not None, name, f"{target} is not NAMESPACE.NAME.OVERLOAD")
 
 
+def parse_examples(row: dict) -> tuple[Example, ...]:
+    """The examples of a row, or the one that an elementwise op has by itself."""
+    name, kind, dtypes, args = row["op"], row.get("kind"), row.get("dtypes"), row.get("args")
+    given = row.get("examples") or []
+    if not given and kind == "elementwise" and row.get("guid") and not row.get("attrs"):
+        operands = ", ".join(("%x", "%s")[: len(args)])
+        require(len(args) <= 2, name, "an op of more than two operands needs examples")
+        result = "bool" if row.get("result") == "bool" else "T"
+        given = [f"%r = {name} {operands} : {result}[4,6]"]
+    usual = "moved" if kind in ("movement", "index") and dtypes == "any" else dtypes
+    found = []
+    for example in given:
+        types, text = (
+            (usual, example) if isinstance(example, str) else (example["types"], example["text"])
+        )
+        require(types in EXAMPLE_TYPES, name, f"types of an example must be one of {EXAMPLE_TYPES}")
+        found.append(Example(EXAMPLE_TYPES[types], " ".join(text.split())))
+    return tuple(found)
+
+
 def parse_op(row: dict) -> Op:
     name = row["op"]
     unknown = set(row) - OP_FIELDS
@@ -140,6 +200,8 @@ def parse_op(row: dict) -> Op:
         tuple(row.get("flags", ())),
         " ".join(row.get("meaning", "").split()),
         row.get("constraints") or {},
+        parse_examples(row),
+        {label: " ".join(text.split()) for label, text in (row.get("refused") or {}).items()},
     )
     require(re.fullmatch(r"[a-z][a-z0-9_]*", name) is not None, name, "bad name")
     require(kind in KINDS, name, f"kind must be one of {KINDS}")
@@ -149,6 +211,10 @@ def parse_op(row: dict) -> Op:
     require(matched is not None, name, "shape must name a rule (compiler_server/ir/infer*.cc)")
     require(bool(op.expr) == (kind == "elementwise"), name, "expr goes with elementwise")
     require(set(op.flags) <= set(FLAGS), name, f"flags must be some of {sorted(FLAGS)}")
+    # Draws need the state of a generator, which is no input of an example.
+    require(bool(op.examples) == bool(op.guid) or kind == "random", name, "examples go with a guid")
+    missing = sorted(set(op.labels) - set(op.refused))
+    require(not missing, name, f"refused must have a node for {missing}")
     for attr, attr_type in op.attrs.items():
         require(attr_type in ATTR_TYPES, name, f"attribute {attr}: unknown type {attr_type}")
     return op

@@ -126,19 +126,7 @@ Result InferDeclared(const Call& call) { return One(call.declared->dtype, call.d
 namespace {
 
 bool NeedsDeclared(OpKind op) {
-  switch (Traits(op).shape) {
-    case ShapeRule::kReshape:
-    case ShapeRule::kExpand:
-    case ShapeRule::kStrided:
-    case ShapeRule::kVector:
-    case ShapeRule::kWindowDeclared:
-    case ShapeRule::kConvTranspose:
-    case ShapeRule::kConvWeightGradient:
-    case ShapeRule::kDeclared:
-      return true;
-    default:
-      return Traits(op).result_type == ResultType::kDeclared;
-  }
+  return Has(op, OpFlag::kDeclaresSizes) || Traits(op).result_type == ResultType::kDeclared;
 }
 
 Result Dispatch(const Call& call) {

@@ -62,8 +62,7 @@ void SegmentPlan::FindUpdatedInputs() {
     const Value* input = graph_->inputs()[mutation.input].value;
     const Value* value = mutation.value;
     if (value->kind != ValueKind::kResult) continue;
-    const ir::OpKind op = value->producer->op;
-    if (op != ir::OpKind::kScatter && op != ir::OpKind::kScatterAdd) continue;
+    if (!ir::Has(value->producer->op, ir::OpFlag::kUpdates)) continue;
     if (value->producer->operands[0] != input || uses[input->id] != 1) continue;
     if (writes[mutation.input] != 1 || mutation.view != ir::View{input->type, 0}) continue;
     if (input->type.contiguous() && value->type.elements() != 0) {
