@@ -18,9 +18,11 @@ from habana_frameworks.torch.dynamo.start import journal
 
 
 def load(number):
-    text = (Path(__file__).parent / "registration_cases.py").read_text()
     folder = tempfile.mkdtemp(prefix="registrations-")
-    (Path(folder) / "registrations_edited.py").write_text(text.replace("41.0", number))
+    (Path(folder) / "registrations_edited").mkdir()
+    for source in (Path(__file__).parent / "registration_cases").glob("*.py"):
+        edited = Path(folder) / "registrations_edited" / source.name
+        edited.write_text(source.read_text().replace("41.0", number))
     sys.path.insert(0, folder)
     return importlib.import_module("registrations_edited")
 

@@ -1,44 +1,22 @@
-"""Programs of the tests of starts: the code that they compile, and the helpers that they import.
+"""Programs of the tests of starts: the code that they compile.
 
-`python start_process.py CASE` runs one; start_differences.py has the changes of a second process.
+`python start_process.py CASE` runs one; start_differences has the changes of a second process.
 """
 
 from __future__ import annotations
 
-import collections
-import dataclasses
-import enum
 import functools
 import os
-import sys
-import tempfile
-import textwrap
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
+from start_helper_files import helpers
+from start_objects import objects
+from start_setup import Setup, on_device
 
 FACTOR = 2.0
 TABLE = {"gain": 1.5, "shift": 0.25}
 LADDER = [1.0, 2.0, 3.0]
-
-
-@dataclasses.dataclass
-class Setup:
-    """The callable that a process compiles, and how it is called."""
-
-    function: Callable[..., Any]
-    args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
-    options: dict[str, Any] = dataclasses.field(default_factory=dict)
-    compile_arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
-    train: bool = False  # compare gradients of parameters as well
-
-
-def on_device(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to("hpu")
 
 
 # ---- a module, what it defines and what it names -------------------------------------------------
@@ -226,84 +204,6 @@ def ranks():
     return Setup(rank, (on_device(3, 4),))
 
 
-# ---- objects -------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass
-class Config:
-    width: int = 4
-    rate: float = 0.5
-    name: str = "tanh"
-    stages: tuple[int, ...] = (1, 2)
-
-
-class Kind(enum.Enum):
-    SMALL = 1
-    LARGE = 2
-
-
-Point = collections.namedtuple("Point", "left right")
-
-
-class Meta(type):
-    def __call__(cls, *args, **kwargs):
-        made = super().__call__(*args, **kwargs)
-        made.bonus = 0.5
-        return made
-
-
-class Shift(metaclass=Meta):
-    def __init__(self, by):
-        self.by = by
-
-    def __call__(self, x):
-        return x + self.by
-
-    def __eq__(self, other):
-        return True
-
-    __hash__ = None
-
-
-class Rows:
-    """A descriptor with a value of its own."""
-
-    def __init__(self, value):
-        self.value = value
-
-    def __get__(self, owner, kind):
-        return self.value
-
-
-class Configured(torch.nn.Module):
-    rows = Rows(3.0)
-
-    def __init__(self):
-        super().__init__()
-        self.config = Config()
-        self.kind = Kind.SMALL
-        self.point = Point(1.0, 2.0)
-        self.shift = Shift(0.5)
-        self.table = {"a": 1.0, "b": 2.0}
-        self.order = collections.OrderedDict(a=1.0, b=2.0)
-        self.marks = {"x", "y"}
-
-    def forward(self, x):
-        y = torch.tanh(x) if self.config.name == "tanh" else torch.sigmoid(x)
-        y = y * self.config.rate + self.config.width + len(self.config.stages)
-        y = y * 2.0 if self.kind is Kind.SMALL else y * 3.0
-        y = self.shift(y) * self.rows + self.point.left - self.point.right
-        for key, value in self.table.items():
-            y = y * value + (1.0 if key == "a" else 0.0)
-        for value in self.order.values():
-            y = y * 0.5 + value
-        return y + (1.0 if "x" in self.marks else 0.0)
-
-
-def objects():
-    return Setup(Configured().eval(), (on_device(3, 4),))
-
-
 # ---- arguments -----------------------------------------------------------------------------------
 
 
@@ -409,59 +309,6 @@ def custom_ops():
 
 def disabled():
     return Setup(through_eager, (on_device(3, 4),))
-
-
-# ---- helpers on disk -----------------------------------------------------------------------------
-
-HELPERS = {
-    "__init__.py": '__version__ = "1.0"\n',
-    "outer.py": """
-        from . import inner
-        from .inner import Half, STEP
-
-        def run(x):
-            return inner.twice(x) + Half()(x) * STEP + inner.cached(2)
-    """,
-    "inner.py": """
-        import functools
-
-        STEP = 4.0
-
-        def twice(x):
-            return x * 2.0
-
-        @functools.lru_cache
-        def cached(n):
-            return n + 1.0
-
-        class Half:
-            part = 0.5
-
-            def __call__(self, x):
-                return x * self.part
-    """,
-}
-
-
-def write_helpers(file="", old="", new=""):
-    """A package start_helpers of this process, with one text replaced."""
-    folder = Path(tempfile.mkdtemp(prefix="start-helpers-"))
-    (folder / "start_helpers").mkdir()
-    for name, content in HELPERS.items():
-        text = textwrap.dedent(content)
-        if name == file:
-            assert old in text
-            text = text.replace(old, new)
-        (folder / "start_helpers" / name).write_text(text)
-    sys.path.insert(0, str(folder))
-
-
-def helpers():
-    if "start_helpers" not in sys.modules and not any("start-helpers-" in p for p in sys.path):
-        write_helpers()
-    import start_helpers.outer
-
-    return Setup(start_helpers.outer.run, (on_device(3, 4),))
 
 
 CASES = {

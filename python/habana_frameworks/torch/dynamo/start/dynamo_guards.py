@@ -33,7 +33,8 @@ from ...torch_compat.transforms import dual_level
 from . import guard_tree
 from .describe import Refused
 from .guard_facts import ATTRIBUTES, OF_ROOT, Place, StoredGuard, Values
-from .guard_tree import Recorder, StoredTree, Unwritable
+from .guard_recorder import Recorder
+from .guard_tree import StoredTree, Unwritable
 
 
 class _Builder(GuardBuilder):

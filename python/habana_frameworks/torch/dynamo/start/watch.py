@@ -31,7 +31,7 @@ from ...torch_compat.tracing import (
     compare_op_handlers,
     get_builtins_dict,
 )
-from . import guard_facts, guard_tree
+from . import guard_facts, guard_recorder
 from .describe import Describer, Refused
 from .guard_facts import StoredGuard, Values
 from .subclasses import Question, questions_of
@@ -385,5 +385,5 @@ def register() -> None:
     _wrap_sets()
     _wrap_attempts()
     _wrap_names()
-    replace(_SAME_OBJECT, guard_tree.add_same_object)
+    replace(_SAME_OBJECT, guard_recorder.add_same_object)
     enable(AUTOMATIC_SIZES, _wrap_history)
