@@ -2,7 +2,7 @@
 
 A proposal is (expression, exact) or (expression, exact, name of the value it writes to); exact
 means that equal inputs give bit-equal results everywhere. This module has elementwise operations
-and sources of tensors; structured.py has the others.
+and sources of tensors; movements.py and structured.py have the others.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import movements
 import structured
 import writes
 
@@ -316,5 +317,6 @@ OPERATIONS: tuple[Entry, ...] = (
     *[two_floats, three_floats, arithmetic, arithmetic, with_number, extremum, compare],
     *[where, logic, cast, cast, source],
     *structured.OPERATIONS,
+    *movements.OPERATIONS,
     *writes.OPERATIONS,
 )

@@ -97,3 +97,26 @@ class Case:
             f'graph @case({inputs}) {{\n  {names} = aten "{self.target}"'
             f"({', '.join(self.text_args)}) : {types}\n  return {returned}\n}}\n"
         )
+
+
+# f, i, b and h are f32, i64, bool and bf16 tensors of the given sizes.
+
+
+def f(*sizes: int, strides: tuple[int, ...] | None = None) -> T:
+    return T(sizes, strides=strides)
+
+
+def i(*sizes: int) -> T:
+    return T(sizes, torch.int64)
+
+
+def b(*sizes: int) -> T:
+    return T(sizes, torch.bool)
+
+
+def h(*sizes: int) -> T:
+    return T(sizes, torch.bfloat16)
+
+
+def a(target: str, *args: object, **kwargs: object) -> Case:
+    return Case(f"aten.{target}", *args, **kwargs)

@@ -3,29 +3,9 @@
 from __future__ import annotations
 
 import torch
-from aten_case import Case, T
+from aten_case import Case, T, a, b, f, h, i
 
 F32 = torch.float32
-
-
-def f(*sizes: int) -> T:
-    return T(sizes)
-
-
-def h(*sizes: int) -> T:
-    return T(sizes, torch.bfloat16)
-
-
-def i(*sizes: int) -> T:
-    return T(sizes, torch.int64)
-
-
-def b(*sizes: int) -> T:
-    return T(sizes, torch.bool)
-
-
-def a(target: str, *args: object, **kwargs: object) -> Case:
-    return Case(f"aten.{target}", *args, **kwargs)
 
 
 POINTWISE = [

@@ -3,35 +3,15 @@
 from __future__ import annotations
 
 import torch
-from aten_case import Case, T
-
-
-def f(*sizes: int, strides: tuple[int, ...] | None = None) -> T:
-    return T(sizes, strides=strides)
-
-
-def h(*sizes: int) -> T:
-    return T(sizes, torch.bfloat16)
+from aten_case import T, a, b, f, h, i
 
 
 def n(*sizes: int) -> T:
     return T(sizes, torch.float16)
 
 
-def i(*sizes: int) -> T:
-    return T(sizes, torch.int64)
-
-
 def i32(*sizes: int) -> T:
     return T(sizes, torch.int32)
-
-
-def b(*sizes: int) -> T:
-    return T(sizes, torch.bool)
-
-
-def a(target: str, *args: object, **kwargs: object) -> Case:
-    return Case(f"aten.{target}", *args, **kwargs)
 
 
 POINTWISE = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -72,3 +73,25 @@ def is_plain(tensor: torch.Tensor) -> bool:
 def samples_of(op: Any) -> Iterator[Any]:
     torch.manual_seed(0)
     yield from op.sample_inputs("cpu", torch.float32, requires_grad=op.supports_autograd)
+
+
+def answered(
+    op: Any,
+) -> Iterator[tuple[Callable[..., Any], list[torch.Tensor], list[torch.Tensor]]]:
+    """Those of the first three samples that have an answer of plain tensors on the CPU: the call as
+    a function, its tensors, and the answer."""
+    for sample in itertools.islice(samples_of(op), 3):
+        function, tensors = closed(op, sample)
+        if not all(is_plain(tensor) for tensor in tensors):
+            continue
+        try:
+            wanted = function(*placed(tensors, "cpu"))
+        except Exception:
+            continue
+        if all(is_plain(result) for result in wanted):
+            yield function, tensors, wanted
+
+
+def assert_right(got: list[torch.Tensor], wanted: list[torch.Tensor]) -> None:
+    for ours, theirs in zip(got, wanted, strict=True):
+        torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-3, atol=1e-4, equal_nan=True)

@@ -3,17 +3,9 @@ one direction of one layer, and its gradients, as training records them."""
 
 from __future__ import annotations
 
-from aten_case import Case, T
+from aten_case import Case, T, a, f
 
 import habana_frameworks.torch.dynamo.patches.recurrent  # noqa: F401  (its ops)
-
-
-def f(*sizes: int) -> T:
-    return T(sizes)
-
-
-def a(target: str, *args: object) -> Case:
-    return Case(f"aten.{target}", *args)
 
 
 def layers(gates: int) -> list[T]:

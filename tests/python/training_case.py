@@ -17,6 +17,12 @@ def matrix(*sizes: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(sizes or (4, 4), generator=torch.Generator().manual_seed(seed))
 
 
+def by_sizes(*sizes: int) -> torch.Tensor:
+    """Numbers that differ from one list of sizes to another."""
+    torch.manual_seed(sum(sizes))
+    return torch.randn(sizes)
+
+
 def leaf(*sizes: int, seed: int = 0) -> torch.Tensor:
     return matrix(*sizes, seed=seed).to("hpu").requires_grad_()
 

@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 import torch
-from aten_case import Case, T
-
-
-def f(*sizes: int) -> T:
-    return T(sizes)
+from aten_case import Case, T, a, f, i
 
 
 def narrow(*sizes: int) -> T:
     return T(sizes, torch.float16)
-
-
-def i(*sizes: int) -> T:
-    return T(sizes, torch.int64)
-
-
-def a(target: str, *args: object, **kwargs: object) -> Case:
-    return Case(f"aten.{target}", *args, **kwargs)
 
 
 X = f(2, 3, 5, 6, 7)

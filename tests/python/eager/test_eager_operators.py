@@ -5,39 +5,25 @@ that gets a recipe is taken out."""
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
-import torch
 from eager_case import place_on_cpu
-from operator_samples import closed, is_plain, name_of, operators, placed, samples_of
+from operator_samples import answered, assert_right, name_of, operators, placed
 from refused_operators import REFUSED
-
-SAMPLES = 3
 
 
 def outcome_of(op: Any) -> str:
     """ "right", "refused", or "none" where the CPU has no answer of plain tensors."""
     compared = 0
-    for sample in itertools.islice(samples_of(op), SAMPLES):
-        function, tensors = closed(op, sample)
-        if not all(is_plain(tensor) for tensor in tensors):
-            continue
-        try:
-            wanted = function(*placed(tensors, "cpu"))
-        except Exception:
-            continue
-        if not all(is_plain(result) for result in wanted):
-            continue
+    for function, tensors, wanted in answered(op):
         try:
             got = function(*placed(tensors, "hpu"))
         except (NotImplementedError, RuntimeError) as error:
             text = str(error)
             assert "has no hpu kernel" in text or "to be on cpu" in text, text
             return "refused"
-        for ours, theirs in zip(got, wanted, strict=True):
-            torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-3, atol=1e-4, equal_nan=True)
+        assert_right(got, wanted)
         compared += 1
     return "right" if compared else "none"
 

@@ -9,8 +9,8 @@ import subprocess
 
 import pytest
 import torch
-from aten_case import DTYPES, Case, T
-from aten_samples import CASES, a, b, f
+from aten_case import DTYPES, Case, T, a, b, f
+from aten_samples import CASES
 from backward_samples import CASES as BACKWARD
 from exact_reference import ExactReference
 from paths import hpu_opt

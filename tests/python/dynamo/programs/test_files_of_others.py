@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from test_client import Daemon
-from test_client import daemon as daemon
+from fake_daemon import Daemon
+from fake_daemon import daemon as daemon
 
 _OTHER_USER = 65534
 

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pytest
 from eventually import HANG_LIMIT_S, wait_until
+from fake_daemon import Daemon, _client, fake_server, graph, key
 from processes import suspend
-from test_client import Daemon, _client, _fake_server, graph, key
 
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    made = Daemon(tmp_path, _fake_server())
+    made = Daemon(tmp_path, fake_server())
     yield made
     made.stop()
 
