@@ -3,6 +3,7 @@
 
 #include "compiler_server/ir/infer.h"
 #include "compiler_server/ir/lexer.h"
+#include "compiler_server/ir/parse_type.h"
 #include "compiler_server/ir/text.h"
 #include "compiler_server/ir/verify.h"
 
@@ -43,55 +44,17 @@ class Parser {
   }
 
  private:
-  TensorType Type() {
-    const std::string_view name = lexer_.Word();
-    const std::optional<DType> dtype = DTypeFromName(name);
-    if (!dtype) {
-      lexer_.Fail("'", name, "' is no element type");
-      return Contiguous(DType::kF32, {});
-    }
-    Dims sizes = List("[", "]");
-    const auto bad = [](int64_t v) { return v < 0 || v > kMaxElements; };
-    if (sizes.size() > kMaxRank || std::any_of(sizes.begin(), sizes.end(), bad)) {
-      lexer_.Fail("bad sizes ", ToText(sizes));
-      sizes.clear();
-    }
-    TensorType type{*dtype, sizes, {}};
-    // Strides follow at once; a brace after a space opens the graph's body.
-    if (lexer_.PeekAdjacent('{')) {
-      type.strides = List("{", "}");
-      if (type.strides.size() != sizes.size()) {
-        lexer_.Fail("strides for ", sizes.size(), " dimensions are expected");
-        type.strides.resize(sizes.size());
-      }
-    } else if (lexer_.ok()) {
-      type.strides = RowMajorStrides(sizes);
-    }
-    type.strides.resize(sizes.size());
-    return type;
-  }
-
-  Dims List(std::string_view open, std::string_view close) {
-    Dims values;
-    lexer_.Expect(open);
-    if (lexer_.Try(close)) return values;
-    do values.push_back(lexer_.Integer());
-    while (lexer_.ok() && lexer_.Try(","));
-    lexer_.Expect(close);
-    return values;
-  }
-
   std::string OutputType() {
     for (const char* word : {"none", "int", "float", "bool"}) {
       // "bool" alone is a Python value, and "bool[" begins a tensor.
       if (lexer_.PeekWord() == word) {
         lexer_.Word();
         if (!lexer_.Peek("[")) return word;
-        const TensorType type = Contiguous(DType::kBool, List("[", "]"));
+        const TensorType type = Contiguous(DType::kBool, ParseList(lexer_, "[", "]"));
         return ToText(type);
       }
     }
-    return ToText(Type());
+    return ToText(ParseType(lexer_));
   }
 
   void Define(std::string_view name, Value* value) {
@@ -120,7 +83,7 @@ class Parser {
         graph_.AddScalarInput(name);
         continue;
       }
-      TensorType type = Type();
+      TensorType type = ParseType(lexer_);
       const bool on_cpu = lexer_.Try("cpu"), is_weight = lexer_.Try("weight");
       const bool is_trained = lexer_.Try("trained");
       Define(name, graph_.AddInput(name, std::move(type), on_cpu, is_weight, is_trained));
@@ -157,7 +120,7 @@ class Parser {
   void ConstantStatement() {
     const std::string name(lexer_.ValueName());
     lexer_.Expect(":");
-    TensorType type = Type();
+    TensorType type = ParseType(lexer_);
     lexer_.Expect("=");
     const std::string_view word = lexer_.Word();
     Bytes data;
@@ -175,7 +138,7 @@ class Parser {
   View ViewOf(const TensorType& whole) {
     View view{whole, 0};
     if (!lexer_.Try("as")) return view;
-    view.type = Type();
+    view.type = ParseType(lexer_);
     if (lexer_.Try("+")) view.offset = lexer_.Integer();
     return view;
   }
@@ -207,7 +170,7 @@ class Parser {
       case AttrType::kText:
         return lexer_.QuotedText();
       case AttrType::kInts:
-        return List("[", "]");
+        return ParseList(lexer_, "[", "]");
       case AttrType::kBool:
         if (lexer_.Try("true")) return true;
         lexer_.Expect("false");
@@ -247,7 +210,7 @@ class Parser {
       operands.push_back(Use());
       const Value* value = operands.back();
       if (lexer_.PeekAdjacent('{')) {
-        strides.push_back(List("{", "}"));
+        strides.push_back(ParseList(lexer_, "{", "}"));
       } else {
         strides.push_back(value != nullptr ? value->type.strides : Dims());
       }
@@ -317,7 +280,7 @@ class Parser {
     std::vector<TensorType> types;
     if (!names.empty()) {
       lexer_.Expect(":");
-      do types.push_back(Type());
+      do types.push_back(ParseType(lexer_));
       while (lexer_.ok() && lexer_.Try(","));
     }
     if (names.size() != types.size()) {
@@ -392,7 +355,7 @@ class Parser {
   void StorageItem(Output& output) {
     Storage storage{Use(), {}};
     if (storage.value == nullptr) return;
-    storage.type = lexer_.Try("in") ? Type() : storage.value->type;
+    storage.type = lexer_.Try("in") ? ParseType(lexer_) : storage.value->type;
     output.kind = Output::Kind::kTensor;
     output.view = ViewOf(storage.type);
     const std::vector<Storage>& known = graph_.storages();

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
+#include "compiler_server/partition/graph_copier.h"
 #include "compiler_server/partition/min_cut.h"
 
 namespace hpu::compiler {
@@ -24,75 +24,6 @@ bool IsRecomputable(const Node& node) {
   return op_class == OpClass::kElementwise || op_class == OpClass::kMovement ||
          op_class == OpClass::kSource || op_class == OpClass::kRandom;
 }
-
-// Copies nodes from one graph to another, on demand.
-class Copier {
- public:
-  Copier(const ir::Graph& from, const std::string& name) : from_(from), to_(name) {
-    to_.captured_nodes = from.captured_nodes;
-  }
-
-  void Map(const Value* from, Value* to) { copies_[from] = to; }
-
-  // Returns the copy of the value. Its operands are copied first, in an order in which every value
-  // is defined before it is used.
-  Value* Get(Value* value) {
-    if (value->kind == ValueKind::kResult && !copies_.contains(value)) Emit(*value->producer);
-    return Known(value);
-  }
-
-  void Emit(Node& node) {
-    std::vector<Node*> pending = {&node};
-    while (!pending.empty()) {
-      Node* next = pending.back();
-      if (done_.contains(next)) {
-        pending.pop_back();
-        continue;
-      }
-      const size_t before = pending.size();
-      for (Value* operand : next->operands) {
-        if (operand == nullptr || copies_.contains(operand)) continue;
-        if (operand->kind == ValueKind::kResult) pending.push_back(operand->producer);
-      }
-      if (pending.size() > before) continue;
-      pending.pop_back();
-      Copy(*next);
-    }
-  }
-
-  ir::Graph& graph() { return to_; }
-
- private:
-  Value* Known(Value* value) {
-    const auto known = copies_.find(value);
-    if (known != copies_.end()) return known->second;
-    HPU_CHECK(value->kind == ValueKind::kConstant, "a value that is in neither part");
-    return copies_[value] = to_.AddConstant(value->type, from_.constants()[value->index].data);
-  }
-
-  void Copy(const Node& node) {
-    std::vector<Value*> operands;
-    for (Value* operand : node.operands) {
-      operands.push_back(operand == nullptr ? nullptr : Known(operand));
-    }
-    std::vector<ir::TensorType> types;
-    for (const Value* result : node.results) types.push_back(result->type);
-    Node* copy = to_.AddNode(node.op, std::move(operands), node.attrs, std::move(types));
-    if (node.aten != nullptr) copy->aten = std::make_unique<ir::AtenCall>(*node.aten);
-    copy->source = to_.AddSource(from_.source(node));
-    copy->origin = node.origin;
-    // A result may already have a counterpart: the saved value of the forward.
-    for (size_t i = 0; i < node.results.size(); ++i) {
-      copies_.try_emplace(node.results[i], copy->results[i]);
-    }
-    done_.insert(&node);
-  }
-
-  const ir::Graph& from_;
-  ir::Graph to_;
-  std::unordered_map<const Value*, Value*> copies_;
-  std::unordered_set<const Node*> done_;
-};
 
 class Partitioner {
  public:
@@ -304,7 +235,7 @@ class Partitioner {
   // Copies outputs [begin, end) of the training graph, which share storages as they did there. An
   // output of the backward may be an input of the training graph; then it is the value that stands
   // for that input.
-  void CopyOutputs(Copier& copier, size_t begin, size_t end) {
+  void CopyOutputs(GraphCopier& copier, size_t begin, size_t end) {
     std::unordered_map<uint32_t, uint32_t> storages;
     for (size_t i = begin; i < end; ++i) {
       Output output = graph_.outputs()[i];
@@ -397,8 +328,8 @@ class Partitioner {
   std::vector<bool> saved_;        // by value id
   std::vector<Value*> saved_values_;
   std::vector<uint32_t> saved_outputs_;  // outputs of the forward, by saved value
-  std::optional<Copier> forward_;
-  std::optional<Copier> backward_;
+  std::optional<GraphCopier> forward_;
+  std::optional<GraphCopier> backward_;
 };
 
 }  // namespace

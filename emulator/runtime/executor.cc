@@ -4,7 +4,6 @@
 #include <cstring>
 #include <ctime>
 
-#include "base/prefault.h"
 #include "emulator/base/clock.h"
 #include "emulator/base/status.h"
 #include "emulator/base/thread_object.h"
@@ -56,193 +55,14 @@ std::vector<uint64_t> TimePieces(const KernelLaunch& kernel, bool one_thread,
   return took;
 }
 
-// The packing of several operands as one parallel loop: the tasks of the first operand, then those
-// of the second, and so on.
-struct PackCall {
-  KernelFunction function = nullptr;
-  void* operands[2] = {};   // source, destination
-  uint64_t task_bytes = 0;  // of the destination
-  uint64_t first_task = 0;
-  uint64_t tasks = 0;
-};
-
-// Runs tasks [from, to) of one operand, whose destination is fresh memory.
-void RunPackCall(const PackCall& call, uint64_t from, uint64_t to, void* scratch) {
-  const uint64_t most =
-      std::max<uint64_t>(1, kPrefaultBytes / std::max<uint64_t>(1, call.task_bytes));
-  for (; from < to; from += most) {
-    const uint64_t end = std::min(from + most, to);
-    Prefault(static_cast<uint8_t*>(call.operands[1]) + from * call.task_bytes,
-             (end - from) * call.task_bytes);
-    call.function(call.operands, static_cast<int64_t>(from), static_cast<int64_t>(end), scratch);
-  }
-}
-
-void RunPackTasks(const void* context, int64_t begin, int64_t end, void* scratch) {
-  const auto& calls = *static_cast<const std::vector<PackCall>*>(context);
-  const auto first = static_cast<uint64_t>(begin), last = static_cast<uint64_t>(end);
-  for (const PackCall& call : calls) {
-    const uint64_t from = std::max(first, call.first_task);
-    const uint64_t to = std::min(last, call.first_task + call.tasks);
-    if (from >= to) continue;
-    RunPackCall(call, from - call.first_task, to - call.first_task, scratch);
-  }
-}
-
-uint64_t SourceAddress(const LaunchRequest& request, const PackedOperand& packed) {
-  const OperandRef& source = packed.source;
-  return source.offset + (source.kind == OperandRef::Kind::kPersistent
-                              ? request.table->addresses[source.index]
-                              : reinterpret_cast<uint64_t>(request.recipe->constants()));
-}
-
 }  // namespace
 
 // The state of one launch while it runs. It is kept per thread so that buffers are reused.
 struct Executor::RunState {
-  std::vector<std::shared_ptr<PackedCopy>> packed;
-  std::vector<uint32_t> claimed;  // the copies of `packed` that this launch fills
-  std::vector<std::shared_ptr<PackedCopy>> evicted;  // the copies whose sources may be evicted
-  std::shared_ptr<PackedCopy> kept;  // the results of the prologue; null: there is no prologue
-  bool fills_kept = false;           // this launch runs the prologue
+  LaunchCopies copies;
   std::vector<void*> operands;
   AlignedBuffer scratch;  // the scratch of the thread that runs the launch
 };
-
-std::shared_ptr<PackedCopy> Executor::FindPacked(const LaunchRequest& request, uint32_t index) {
-  const PackedOperand& packed = request.recipe->recipe().packed[index];
-  const uint64_t address = SourceAddress(request, packed);
-  const uint64_t now = clock_.load(std::memory_order_relaxed);
-  LoadedRecipe::PackMemo& memo = request.recipe->pack_memo()[index];
-  if (memo.address == address) {
-    std::shared_ptr<PackedCopy> copy = memo.copy.lock();
-    if (copy != nullptr && copy->valid()) {
-      copy->Touch(now);
-      Count(counters_->pack_hits);
-      return copy;
-    }
-  }
-  std::shared_ptr<PackedCopy> copy =
-      packs_.Get({address, packed.source_bytes, packed.format}, packed.packed_bytes, now);
-  memo = {address, copy};
-  return copy;
-}
-
-synStatus Executor::FindKept(const LaunchRequest& request, RunState* run) {
-  LoadedRecipe& recipe = *request.recipe;
-  run->kept.reset();
-  run->fills_kept = false;
-  if (recipe.recipe().prologue == 0) return synSuccess;
-  const uint64_t now = clock_.load(std::memory_order_relaxed);
-  std::lock_guard lock(recipe.pack_mutex());
-  LoadedRecipe::KeptMemo& memo = recipe.kept_memo();
-  const std::vector<uint32_t>& tensors = recipe.prologue_tensors();
-  bool moved = memo.addresses.size() != tensors.size();
-  for (size_t i = 0; i < tensors.size() && !moved; ++i) {
-    moved = memo.addresses[i] != request.table->addresses[tensors[i]];
-  }
-  if (!moved) run->kept = memo.copy.lock();
-  if (run->kept != nullptr && run->kept->valid()) {
-    run->kept->Touch(now);
-  } else {
-    memo.addresses.clear();
-    std::vector<DeviceRange> sources;
-    std::string format = "kept";
-    for (const uint32_t tensor : tensors) {
-      const uint64_t address = request.table->addresses[tensor];
-      memo.addresses.push_back(address);
-      sources.push_back({address, recipe.tensor_bytes(tensor)});
-      format += ' ' + std::to_string(address);
-    }
-    // The recipe's own address stands for the values that it computes.
-    run->kept = packs_.Get({reinterpret_cast<uint64_t>(&recipe), 1, std::move(format)},
-                           recipe.recipe().kept_bytes, now, sources);
-    memo.copy = run->kept;
-  }
-  if (run->kept == nullptr) {
-    return Fail(synOutOfHostMemory, "no memory for the values that ", recipe.recipe().name,
-                " computes from its weights");
-  }
-  run->fills_kept = run->kept->Claim();
-  return synSuccess;
-}
-
-void Executor::FillClaimed(const LaunchRequest& request, RunState* run) {
-  if (run->claimed.empty()) return;
-  std::vector<PackCall> calls;
-  uint64_t tasks = 0;
-  MemoryAccess access(&packs_);
-  for (const uint32_t index : run->claimed) {
-    const PackedOperand& packed = request.recipe->recipe().packed[index];
-    const uint64_t source = SourceAddress(request, packed);
-    calls.push_back(
-        {.function = request.recipe->function(packed.kernel.entry),
-         .operands = {access.Use(source, packed.source_bytes), run->packed[index]->data()},
-         .task_bytes = packed.packed_bytes / std::max<uint64_t>(1, packed.kernel.tasks),
-         .first_task = tasks,
-         .tasks = packed.kernel.tasks});
-    tasks += packed.kernel.tasks;
-  }
-  const uint64_t start_ns = profiler_->device_tracing() ? NowNanoseconds() : 0;
-  pool_->Run({.function = &RunPackTasks,
-              .context = &calls,
-              .tasks = tasks,
-              .caller_scratch = run->scratch.data()});
-  if (start_ns != 0) TracePacking(request, run->claimed, {start_ns, NowNanoseconds()});
-  for (const uint32_t index : run->claimed) {
-    const PackedOperand& packed = request.recipe->recipe().packed[index];
-    PackedCopy& copy = *run->packed[index];
-    if (packed.restore_entry != PackedOperand::kNoEntry) {
-      copy.SetRestorer({.code = request.recipe->code(),
-                        .function = request.recipe->function(packed.restore_entry),
-                        .tasks = packed.kernel.tasks});
-    }
-    copy.SetReady();
-  }
-}
-
-// All of them are traced as one kernel, because they ran as one loop.
-void Executor::TracePacking(const LaunchRequest& request, const std::vector<uint32_t>& packed,
-                            const TraceInterval& interval) {
-  const Recipe& recipe = request.recipe->recipe();
-  KernelLaunch all;
-  all.name = "pack weights";
-  all.engine = Engine::kMme;
-  all.tasks = 0;
-  for (const uint32_t index : packed) {
-    all.tasks += recipe.packed[index].kernel.tasks;
-    all.bytes += recipe.packed[index].kernel.bytes;
-  }
-  profiler_->AddPacking(recipe.name, all, request.origin.stream, interval);
-}
-
-synStatus Executor::Pack(const LaunchRequest& request, RunState* run) {
-  const Recipe& recipe = request.recipe->recipe();
-  const uint32_t count = static_cast<uint32_t>(recipe.packed.size());
-  run->packed.resize(count);
-  run->claimed.clear();
-  run->evicted.clear();
-  if (count == 0) return synSuccess;
-  std::lock_guard lock(request.recipe->pack_mutex());
-  bool exhausted = false;
-  for (uint32_t i = 0; i < count && !exhausted; ++i) {
-    run->packed[i] = FindPacked(request, i);
-    exhausted = run->packed[i] == nullptr;
-    if (!exhausted && run->packed[i]->Claim()) run->claimed.push_back(i);
-  }
-  // This is done even when memory is short, because other launches may wait for the claimed copies.
-  FillClaimed(request, run);
-  if (exhausted) {
-    return Fail(synOutOfHostMemory, "no memory for packed operands of ", recipe.name);
-  }
-  for (uint32_t i = 0; i < count; ++i) {
-    run->packed[i]->WaitReady();
-    if (request.recipe->can_evict_source(i) && run->packed[i]->CountUse()) {
-      run->evicted.push_back(run->packed[i]);
-    }
-  }
-  return synSuccess;
-}
 
 // Runs all kernels, or those after the prologue if another launch ran that.
 void Executor::RunKernels(const LaunchRequest& request, const RunState& run,
@@ -257,10 +77,10 @@ void Executor::RunKernels(const LaunchRequest& request, const RunState& run,
     }
   };
   const uint32_t prologue = recipe.recipe().prologue;
-  const bool skips = run.kept != nullptr && !run.fills_kept;
-  if (skips) run.kept->WaitReady();
+  const bool skips = run.copies.kept != nullptr && !run.copies.fills_kept;
+  if (skips) run.copies.kept->WaitReady();
   for (uint32_t k = skips ? prologue : 0; k < kernels.size(); ++k) {
-    if (run.fills_kept && k == prologue) run.kept->SetReady();
+    if (run.copies.fills_kept && k == prologue) run.copies.kept->SetReady();
     signal_up_to(k);
     const KernelLaunch& kernel = kernels[k];
     const KernelCall call{recipe.function(kernel.entry),
@@ -274,7 +94,7 @@ void Executor::RunKernels(const LaunchRequest& request, const RunState& run,
       pool_->Run(loop);
     }
   }
-  if (run.fills_kept && prologue == kernels.size()) run.kept->SetReady();
+  if (run.copies.fills_kept && prologue == kernels.size()) run.copies.kept->SetReady();
   signal_up_to(static_cast<uint32_t>(kernels.size()));
 }
 
@@ -310,9 +130,9 @@ void Executor::ResolveOperands(const LaunchRequest& request, RunState* run) cons
       case OperandRef::Kind::kConstant:
         return reinterpret_cast<uint64_t>(recipe.constants());
       case OperandRef::Kind::kPacked:
-        return reinterpret_cast<uint64_t>(run->packed[operand.index]->data());
+        return reinterpret_cast<uint64_t>(run->copies.packed[operand.index]->data());
       case OperandRef::Kind::kKept:
-        return reinterpret_cast<uint64_t>(run->kept->data());
+        return reinterpret_cast<uint64_t>(run->copies.kept->data());
       case OperandRef::Kind::kNull:
         return 0;
     }
@@ -364,7 +184,7 @@ synStatus Executor::Run(const LaunchRequest& request) {
   std::shared_lock pool_lock(pool_mutex_);
   const uint64_t start_ns = profiler_->device_tracing() ? NowNanoseconds() : 0;
   const uint64_t start_cpu_ns = start_ns != 0 ? CpuNanoseconds(CLOCK_PROCESS_CPUTIME_ID) : 0;
-  clock_.fetch_add(1, std::memory_order_relaxed);
+  const uint64_t now = clock_.fetch_add(1, std::memory_order_relaxed) + 1;
   synStatus status = faults_->Check(FaultPoint::kExecution);
   const uint64_t scratch_bytes = request.recipe->max_scratch_bytes();
   if (status == synSuccess &&
@@ -372,10 +192,11 @@ synStatus Executor::Run(const LaunchRequest& request) {
     status =
         Fail(synOutOfHostMemory, "no memory for the scratch of ", request.recipe->recipe().name);
   }
-  if (status == synSuccess) status = Pack(request, &run);
-  if (status == synSuccess) status = FindKept(request, &run);
   if (status == synSuccess) {
-    packs_.EvictSources(run.evicted);
+    status = packer_.Find(request, now, {pool_.get(), run.scratch.data()}, &run.copies);
+  }
+  if (status == synSuccess) {
+    packs_.EvictSources(run.copies.evicted);
     MemoryAccess access(&packs_);
     UseOperands(request, &access);
     PoisonWorkspace(request);
@@ -393,7 +214,8 @@ synStatus Executor::Run(const LaunchRequest& request) {
     Count(counters_->launches);
     const Recipe& recipe = request.recipe->recipe();
     Count(counters_->kernels,
-          recipe.kernels.size() - (run.kept != nullptr && !run.fills_kept ? recipe.prologue : 0));
+          recipe.kernels.size() -
+              (run.copies.kept != nullptr && !run.copies.fills_kept ? recipe.prologue : 0));
     DropWritten(request);
   } else {
     // The outputs stay undefined, but no thread may wait for them for ever.
@@ -402,9 +224,7 @@ synStatus Executor::Run(const LaunchRequest& request) {
       signal.progress->Advance();
     }
   }
-  run.packed.clear();
-  run.evicted.clear();
-  run.kept.reset();
+  run.copies.Release();
   return status;
 }
 

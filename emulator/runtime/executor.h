@@ -1,4 +1,4 @@
-// Runs launches: packs the operands that the matrix engine needs packed, then runs the recipe's
+// Runs launches: finds or packs the copies of operands (operand_packer.h), then runs the recipe's
 // kernels in order, each over the compute threads. The thread that runs a stream calls it.
 #pragma once
 
@@ -12,6 +12,7 @@
 #include "emulator/faults/fault_injector.h"
 #include "emulator/profiler/profiler.h"
 #include "emulator/runtime/launch.h"
+#include "emulator/runtime/operand_packer.h"
 #include "emulator/runtime/pack_cache.h"
 #include "emulator/threads/peak.h"
 #include "emulator/threads/thread_pool.h"
@@ -26,6 +27,7 @@ class Executor {
         counters_(counters),
         profiler_(profiler),
         faults_(faults),
+        packer_(&packs_, counters, profiler),
         pool_(std::make_unique<ThreadPool>(DefaultComputeThreads())) {}
 
   synStatus Run(const LaunchRequest& request);
@@ -42,13 +44,6 @@ class Executor {
 
  private:
   struct RunState;
-  synStatus Pack(const LaunchRequest& request, RunState* run);
-  std::shared_ptr<PackedCopy> FindPacked(const LaunchRequest& request, uint32_t index);
-  // Finds the results of the prologue, or memory for them that this launch fills.
-  synStatus FindKept(const LaunchRequest& request, RunState* run);
-  void FillClaimed(const LaunchRequest& request, RunState* run);
-  void TracePacking(const LaunchRequest& request, const std::vector<uint32_t>& packed,
-                    const TraceInterval& interval);
   void ResolveOperands(const LaunchRequest& request, RunState* run) const;
   void UseOperands(const LaunchRequest& request, MemoryAccess* access);
   void DropWritten(const LaunchRequest& request);
@@ -63,6 +58,7 @@ class Executor {
   Counters* const counters_;
   Profiler* const profiler_;
   FaultInjector* const faults_;
+  OperandPacker packer_;
   std::atomic<uint64_t> clock_{0};        // counts launches
   mutable std::shared_mutex pool_mutex_;  // held shared while a launch uses the pool
   std::unique_ptr<ThreadPool> pool_;

@@ -53,6 +53,10 @@ class Authority {
   const std::string folder_;
 };
 
+inline std::string CodeOf(const absl::Status& status) {
+  return status.ok() ? "OK" : absl::StatusCodeToString(status.code());
+}
+
 inline std::string TokenLine(const std::string& name, const std::string& tenant,
                              const std::string& roles) {
   const std::string token = "token of " + name;
