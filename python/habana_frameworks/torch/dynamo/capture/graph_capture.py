@@ -10,8 +10,9 @@ import torch
 import torch.fx
 
 from ...internal.collector import without_collector
-from .capture import Capture, clean_tracing_state, refuse_numbers
+from .capture import Capture, refuse_numbers
 from .inputs import GraphInputs, propagate
+from .tracing_state import clean_tracing_state
 from .wire import CaptureError, NeedsFunctionalization
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-import dis
 import functools
 import hashlib
 import sys
@@ -31,6 +30,7 @@ from ...torch_compat.dispatcher import (
     dispatch_get_all_op_names,
 )
 from ...torch_compat.ops import OpOverload, OpOverloadPacket
+from .code_names import imported_by, kept_in, names_in
 from .code_text import Uncacheable as Uncacheable
 from .code_text import code_lines as code_lines
 
@@ -181,7 +181,7 @@ class _Content:
             yield from self.reference("default", value)
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         for name, cell in cells:
-            if not foreign and name in _kept_in(function.__code__):
+            if not foreign and name in kept_in(function.__code__):
                 continue
             try:
                 value = cell.cell_contents
@@ -191,7 +191,7 @@ class _Content:
         if not foreign:
             yield from self._behind_names(function)
             return
-        names = _names(function.__code__)
+        names = names_in(function.__code__)
         for name in names:
             if name in function.__globals__:
                 yield from self.reference(name, function.__globals__[name], names)
@@ -202,7 +202,7 @@ class _Content:
             else:
                 yield f"attribute {name}"
         yield from self.of_tensors(names)
-        for module in _imported(function.__code__):
+        for module in imported_by(function.__code__):
             if not _is_named(module):
                 raise Uncacheable(f"a function imports {module or 'from its own package'}")
             __import__(module)
@@ -214,7 +214,7 @@ class _Content:
             yield from self._behind_names(target)
 
     def _behind_names(self, function: types.FunctionType) -> Iterator[str]:
-        names = _names(function.__code__)
+        names = names_in(function.__code__)
         scope = function.__globals__
         for name in names:
             value = scope.get(name)
@@ -362,43 +362,6 @@ class _Content:
             for key, item in sorted(getattr(value, "__dict__", {}).items()):
                 if isinstance(item, _FUNCTIONS) or not isinstance(value, type):
                     yield from self.reference(key, item, strict=False)
-
-
-@functools.cache
-def _names(code: types.CodeType) -> tuple[str, ...]:
-    """Names of globals and attributes in a function and in the functions inside it. Texts count as
-    names where `getattr` is among the names."""
-    found = dict.fromkeys(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            found.update(dict.fromkeys(_names(constant)))
-        elif isinstance(constant, str) and "getattr" in code.co_names and constant.isidentifier():
-            found[constant] = None
-    return tuple(found)
-
-
-@functools.cache
-def _kept_in(code: types.CodeType) -> frozenset[str]:
-    """Variables of an outer function that a function writes to, and so remembers between its
-    calls."""
-    instructions = dis.get_instructions(code)
-    return frozenset(i.argval for i in instructions if i.opname == "STORE_DEREF")
-
-
-@functools.cache
-def _imported(code: types.CodeType) -> tuple[str, ...]:
-    """Modules that a function imports when it runs; "" for a module of its own package."""
-    found: list[str] = []
-    level = 0
-    for instruction in dis.get_instructions(code):
-        if instruction.opname == "LOAD_CONST" and isinstance(instruction.argval, int):
-            level = instruction.argval
-        elif instruction.opname == "IMPORT_NAME":
-            found.append("" if level else instruction.argval)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            found += _imported(constant)
-    return tuple(found)
 
 
 def _operator_names() -> list[str]:

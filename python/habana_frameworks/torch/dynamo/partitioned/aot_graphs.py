@@ -19,7 +19,7 @@ import torch.fx
 from ...torch_compat import features
 from ...torch_compat.modes import disable_current_modes
 from ...torch_compat.transforms import dual_level
-from ..capture.capture import clean_tracing_state
+from ..capture.tracing_state import clean_tracing_state
 from ..capture.wire import CaptureError
 from ..programs.binding import Compiled
 from ..programs.request import BACKWARD, FORWARD, INFERENCE

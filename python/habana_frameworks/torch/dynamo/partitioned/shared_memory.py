@@ -9,8 +9,8 @@ from typing import Any
 import torch
 import torch.fx
 
-from ..capture.capture import clean_tracing_state
 from ..capture.inputs import example_of, propagate, without_symbols
+from ..capture.tracing_state import clean_tracing_state
 from ..capture.wire import is_static
 from ..programs.binding import Compiled
 
