@@ -1,6 +1,7 @@
 // Operators whose result has a size, or is a Python value, that depends on the elements of a
 // tensor. No program can have such a result. They are composed here of operators on hpu that
-// programs have, and they wait for the device once, for the size.
+// programs have, and they wait for the device once, for the size. nonzero_static, whose size is
+// given, is composed of the same parts and does not wait.
 #include <ATen/ATen.h>
 
 #include "backend/torch/device/allocator.h"
@@ -12,17 +13,22 @@ namespace {
 
 using at::Tensor;
 
+// Returns the places of a flat mask, those of the true elements first, and for each place a key,
+// which is 0 if its element is true.
+std::tuple<Tensor, Tensor> TrueFirst(const Tensor& mask) {
+  // The sort is stable, so equal elements keep their order.
+  auto [keys, places] = mask.logical_not().to(at::kInt).sort(/*stable=*/true, 0, false);
+  return {places, keys};
+}
+
 // Returns the places of the true elements of a flat mask, ascending.
 Tensor PlacesOf(const Tensor& mask) {
   const auto count = mask.sum().item<int64_t>();
-  // The sort is stable, so equal elements keep their order.
-  const Tensor order = std::get<1>(mask.logical_not().to(at::kInt).sort(/*stable=*/true, 0, false));
-  return order.slice(0, 0, count);
+  return std::get<0>(TrueFirst(mask)).slice(0, 0, count);
 }
 
-Tensor Nonzero(const Tensor& self) {
-  const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  Tensor place = PlacesOf(self.reshape({-1}).ne(0));
+// Returns a row of coordinates in `self` for each place in the flat tensor.
+Tensor CoordinatesOf(Tensor place, const Tensor& self) {
   if (self.dim() == 0) return at::empty({place.numel(), 0}, place.options());
   std::vector<Tensor> coordinates(static_cast<size_t>(self.dim()));
   for (int64_t dim = self.dim(); dim-- > 0;) {
@@ -31,6 +37,24 @@ Tensor Nonzero(const Tensor& self) {
   }
   // On the CPU, too, the coordinates of a dimension lie side by side in memory.
   return at::stack(coordinates).t();
+}
+
+Tensor Nonzero(const Tensor& self) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  return CoordinatesOf(PlacesOf(self.reshape({-1}).ne(0)), self);
+}
+
+Tensor NonzeroStatic(const Tensor& self, int64_t size, int64_t fill_value) {
+  TORCH_CHECK(size >= 0, "nonzero_static: 'size' must be an non-negative integer");
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  Tensor result = at::full({size, self.dim()}, fill_value, self.options().dtype(at::kLong));
+  if (result.numel() == 0 || self.numel() == 0) return result;
+  const auto [places, keys] = TrueFirst(self.reshape({-1}).ne(0));
+  const int64_t rows = std::min(size, self.numel());
+  const Tensor is_true = keys.slice(0, 0, rows).eq(0).unsqueeze(1);
+  Tensor first = result.slice(0, 0, rows);
+  first.copy_(at::where(is_true, CoordinatesOf(places.slice(0, 0, rows), self), first));
+  return result;
 }
 
 Tensor MaskedSelect(const Tensor& self, const Tensor& mask) {
@@ -156,6 +180,7 @@ std::vector<OwnKernel> DataDependentKernels() {
                      OwnKernel::Kind::kComposed, applies};
   };
   return {row("aten::nonzero", &Nonzero),
+          row("aten::nonzero_static", &NonzeroStatic),
           row("aten::masked_select", &MaskedSelect),
           row("aten::index.Tensor", &IndexByMask, &TakesByMask),
           row("aten::_index_put_impl_", &PutByMask, &PutsSeveral),

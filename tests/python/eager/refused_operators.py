@@ -1,7 +1,13 @@
 """The operators of PyTorch's op_db (f32) of which a sample has no recipe: linear algebra, special
 functions, Fourier transforms, f64, complex numbers, and some forms of others."""
 
-REFUSED = frozenset(
+import torch
+
+# What op_db has in one version of PyTorch and not in another.
+_UNTIL_2_13 = {"cholesky", "qr"}
+_SINCE_2_14 = {"linalg.matrix_sqrth", "linalg.polar"}
+
+REFUSED = (_SINCE_2_14 if torch.__version__ >= "2.14" else _UNTIL_2_13) | frozenset(
     {
         "_segment_reduce.lengths",
         "_segment_reduce.offsets",
@@ -9,7 +15,6 @@ REFUSED = frozenset(
         "angle",
         "bucketize",
         "cdist",
-        "cholesky",
         "digamma",
         "double",
         "erfinv",
@@ -89,7 +94,6 @@ REFUSED = frozenset(
         "polygamma.polygamma_n_2",
         "polygamma.polygamma_n_3",
         "polygamma.polygamma_n_4",
-        "qr",
         "signbit",
         "softmax.with_dtype",
         "special.airy_ai",

@@ -97,6 +97,17 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "convolution": (lambda a, w: torch.conv2d(a, w, padding=1), (x(1, 2, 5, 5), x(3, 2, 3, 3))),
     "elements found by a mask": (lambda a: (a[a > 0], torch.nonzero(a > 0)), (x(4, 5),)),
     "nothing found": (lambda a: (a[a > 9], torch.nonzero(a > 9)), (x(4, 5),)),
+    "as many elements as asked for, and more": (
+        lambda a: tuple(torch.nonzero_static(a > 0, size=size) for size in (0, 3, 15, 30)),
+        (x(4, 5),),
+    ),
+    "elements of a 0-d tensor, and none": (
+        lambda a: tuple(
+            torch.nonzero_static(b, size=3, fill_value=7) for b in (a[0, 0], a[:0], a > 9)
+        ),
+        (x(4, 5),),
+    ),
+    "combinations": (lambda a: torch.combinations(a, with_replacement=True), (x(5),)),
     "unique": (
         lambda a: torch.unique((a * 2).round(), return_inverse=True, return_counts=True),
         (x(6, 4),),

@@ -115,6 +115,15 @@ def test_properties():
     assert hpu.get_compute_capability() == hpu.get_compute_capability("hpu") == "gaudi2"
 
 
+def test_what_inductor_asks():
+    """PyTorch 2.15 asks for these."""
+    assert hpu.exposes_streams() and not hpu.is_gpu()
+    assert hpu.get_multi_processor_count() == hpu.get_multi_processor_count("hpu:0")
+    assert hpu.get_multi_processor_count() == hpu.get_device_properties().multi_processor_count
+    assert hpu.get_cpp_device_options(aot_mode=False, compile_only=False) is None
+    assert hpu.get_cache_system_info() is None
+
+
 def test_types():
     assert hpu.is_bf16_supported() and hpu.is_bf16_supported(including_emulation=True)
     for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.int8, torch.bool):

@@ -113,6 +113,14 @@ class HpuInterface(DeviceInterface):
         native.torch_module().synchronize()
 
     @staticmethod
+    def exposes_streams() -> bool:
+        return True
+
+    @staticmethod
+    def get_multi_processor_count(device: DeviceArgument = None) -> int:
+        return HpuInterface.Worker.get_device_properties(device).multi_processor_count
+
+    @staticmethod
     def get_compute_capability(device: DeviceArgument = None) -> str:
         """The kind of device, on which code for it depends."""
         check_device(device)
@@ -129,6 +137,19 @@ class HpuInterface(DeviceInterface):
     @staticmethod
     def memory_allocated(device: DeviceArgument = None) -> int:
         return memory.memory_allocated(device)
+
+    @staticmethod
+    def is_gpu() -> bool:
+        """Whether Inductor generates code for it as for a GPU."""
+        return False
+
+    @staticmethod
+    def get_cpp_device_options(aot_mode: bool, compile_only: bool) -> None:
+        """Inductor compiles no C++ for hpu."""
+
+    @staticmethod
+    def get_cache_system_info() -> None:
+        """Nothing that Inductor generates depends on the device."""
 
     @staticmethod
     def is_triton_capable(device: DeviceArgument = None) -> bool:
