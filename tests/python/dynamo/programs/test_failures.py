@@ -89,8 +89,11 @@ lookup.capture = capture
 def test_compilation_over_the_worker_memory(private_cache):
     """It costs only that request: the graph runs eagerly, and the same server compiles the next
     one."""
-    start = [native.server_binary(), "--daemon", "--cache-dir", private_cache]
-    subprocess.run([*start, "--worker-memory", "300MB"], check=True, timeout=60)
+    server = [native.server_binary(), "--daemon", "--cache-dir", private_cache]
+    server += ["--worker-memory", "300MB"]
+    with subprocess.Popen(server, stdout=subprocess.PIPE, text=True) as first:
+        # This process ends at once, and its child says later that it takes requests.
+        assert first.stdout.readline() == "ready\n"
     pid = daemon_pid(private_cache)
     answer = run(private_cache, LARGE_GRAPH)
     assert answer["origin"] == "eager"
