@@ -26,6 +26,10 @@ def keep(f_code, scopes, stored, key_order, *others):
     vars(kept)["made_of"] = stored, key_order
     return kept, guards
 
+def aliasing(manager):
+    "Names in PyTorch 2.13 and 2.14, sources since 2.15."
+    return list(map(str, manager.no_tensor_aliasing_sources))
+
 class Both(dynamo_guards._Check):
     def __init__(self, frame, state, values):
         super().__init__(frame, state, values)
@@ -37,7 +41,7 @@ class Both(dynamo_guards._Check):
         for manager in (self.guard_manager, theirs):
             texts.append(str(GuardManagerWrapper(manager.diff_guard_root)))
         others.extend(
-            [m.args, m.no_tensor_aliasing_sources, sorted(m.id_matched_objs), m.code_parts]
+            [m.args, aliasing(m), sorted(m.id_matched_objs), m.code_parts]
             for m in (self.guard_manager, theirs)
         )
 
