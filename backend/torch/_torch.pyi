@@ -235,6 +235,16 @@ def begin_capture() -> int:
     number."""
 
 def end_capture(capture: int) -> ReplayableGraph: ...
+def end_call(
+    capture: int, given: list[torch.Tensor], results: list[torch.Tensor], differentiable: bool
+) -> ReplayableCall:
+    """Ends the capture of a call. `given` are the tensors that are others at later runs. In a
+    differentiable call autograd has kept tensors for the backward."""
+
+def stand_in_for(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor on hpu like `tensor`, without memory, that stands for one in the capture of a
+    call."""
+
 def abandon_capture(capture: int) -> None:
     """Gives a capture up, if it has not ended."""
 
@@ -246,6 +256,34 @@ class ReplayableGraph:
 
     def replay(self) -> None:
         """Runs the captured calls on the current stream."""
+
+    def text(self) -> str:
+        """The program."""
+
+class ReplayableCall:
+    """A captured call, which is run with other tensors."""
+
+    @property
+    def uses(self) -> list[bool]:
+        """By given tensor: whether the call uses it."""
+
+    @property
+    def writes(self) -> list[bool]:
+        """By given tensor: whether the call writes to it."""
+
+    @property
+    def fresh(self) -> list[bool]:
+        """By result: whether nothing else has its memory."""
+
+    @property
+    def made(self) -> list[torch.Tensor]:
+        """What stands for the second list of a run, if the call is differentiable."""
+
+    def run(
+        self, given: Sequence[torch.Tensor]
+    ) -> tuple[list[torch.Tensor], list[torch.Tensor]] | None:
+        """The results of the call with these tensors, and the memory that its operators filled.
+        None if they differ from the captured ones in sizes, strides or types."""
 
     def text(self) -> str:
         """The program."""

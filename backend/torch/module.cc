@@ -23,6 +23,7 @@
 #include "backend/torch/record/front_end.h"
 #include "backend/torch/record/op_kernel.h"
 #include "backend/torch/record/recorder.h"
+#include "backend/torch/record/replayable_call.h"
 
 namespace hpu::torch_backend {
 namespace {
@@ -262,6 +263,7 @@ PYBIND11_MODULE(_torch, m) {
   BindGraphBuilder(m);
   BindOpKernels(m);
   BindFrontEnd(m);
+  BindReplayableCall(m);
   BindRecorder(m);
   BindAutocast(m);
   BindDevice(m);

@@ -51,6 +51,22 @@ c10::Storage NewPendingStorage(size_t bytes) {
                       &GetPendingAllocator(), /*resizable=*/true);
 }
 
+c10::Storage NewStandIn(size_t bytes) {
+  c10::Storage storage = NewPendingStorage(bytes);
+  MakeStandIn(storage);
+  return storage;
+}
+
+void MakeStandIn(const c10::Storage& storage) {
+  static const auto* reason =
+      new auto(std::make_shared<const std::string>("it stands for an argument of a captured call"));
+  if (storage.nbytes() == 0) return;
+  storage.set_data_ptr_noswap(NewPending(nullptr));
+  PendingMemory* pending = PendingOf(*storage.unsafeGetStorageImpl());
+  pending->stand_in = true;
+  pending->lost = *reason;
+}
+
 PendingMemory* PendingOf(const c10::StorageImpl& storage) {
   const c10::DataPtr& data = storage.data_ptr();
   return data.get_deleter() == &ForgetPending ? static_cast<PendingMemory*>(data.get_context())

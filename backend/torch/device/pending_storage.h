@@ -22,6 +22,8 @@ struct PendingMemory {
   uint32_t value = 0;  // the storage's place there
   // The capture in which the storage was made; null outside of captures.
   const void* capture = nullptr;
+  // Whether the storage stands for one that a captured call is given later.
+  bool stand_in = false;
   // Says why the value will never exist; null as long as it may.
   std::shared_ptr<const std::string> lost;
 };
@@ -49,6 +51,10 @@ bool LeavesOutMemory();
 c10::Allocator& GetPendingAllocator();
 // Returns a pending storage for a result of a recorded call.
 c10::Storage NewPendingStorage(size_t bytes);
+// Returns a storage that stands for one that a captured call is given later. It never has elements.
+c10::Storage NewStandIn(size_t bytes);
+// Makes the storage such a one. It loses its elements.
+void MakeStandIn(const c10::Storage& storage);
 
 // Returns null for a storage with memory.
 PendingMemory* PendingOf(const c10::StorageImpl& storage);

@@ -14,6 +14,7 @@
 #include "backend/torch/programs/gil_release.h"
 #include "backend/torch/record/call_by_call.h"
 #include "backend/torch/record/front_end.h"
+#include "backend/torch/record/run_now.h"
 #include "program/program.h"
 
 namespace hpu::torch_backend {
@@ -32,17 +33,6 @@ constexpr size_t kMostSequences = 1024;
 
 std::atomic<bool> lazy_mode{false};
 std::atomic<int> captures{0};
-
-// While a thread runs a recording, its calls are not recorded.
-thread_local int running = 0;
-
-class Running {
- public:
-  Running() { ++running; }
-  ~Running() { --running; }
-  Running(const Running&) = delete;
-  Running& operator=(const Running&) = delete;
-};
 
 // Makes a stream the thread's current one while it lives.
 class OnStream {
@@ -86,7 +76,7 @@ Recorder& Recorder::Get() {
 }
 
 bool Recorder::Records() const {
-  if (running > 0 || InFrontEnd()) return false;
+  if (CallsRunNow::IsSet() || InFrontEnd()) return false;
   if (lazy_mode.load(std::memory_order_relaxed)) return true;
   return captures.load(std::memory_order_relaxed) > 0 && IsCapturing();
 }
@@ -179,7 +169,7 @@ void Recorder::Run(StreamState& state) {
   if (state.recording == nullptr || state.recording->calls().empty()) return;
   std::unique_ptr<Recording> recording = std::move(state.recording);
   const OnStream on_stream(state.stream);
-  const Running running_now;
+  const CallsRunNow run_now;
   try {
     // Otherwise an optimizer's first step, which makes its state, would have a program of its own.
     const std::vector<uint32_t> fills = recording->StateFills();
@@ -231,7 +221,7 @@ void Recorder::RunRecording(Recording& recording) {
 }
 
 void Recorder::Queue(const c10::StorageImpl& storage, const char* who) {
-  if (running > 0 || InFrontEnd()) return;
+  if (CallsRunNow::IsSet() || InFrontEnd()) return;
   const Lock lock(mutex_);
   for (auto& [id, state] : streams_) {
     if (state.recording == nullptr || !state.recording->Touches(storage)) continue;
@@ -256,7 +246,7 @@ void Recorder::Stop() {
 }
 
 void Recorder::QueueStream(std::optional<uint32_t> stream) {
-  if (running > 0 || InFrontEnd()) return;
+  if (CallsRunNow::IsSet() || InFrontEnd()) return;
   if (!lazy_mode.load(std::memory_order_relaxed) && captures.load(std::memory_order_relaxed) == 0) {
     return;
   }
@@ -299,8 +289,7 @@ uint64_t Recorder::BeginCapture() {
   return state.capture;
 }
 
-std::unique_ptr<ReplayableGraph> Recorder::EndCapture(uint64_t capture) {
-  const Lock lock(mutex_);
+std::unique_ptr<Recording> Recorder::TakeCapture(uint64_t capture) {
   StreamState& state = CurrentState();
   TORCH_CHECK(state.captures && state.capture == capture,
               "this HPUGraph has no capture on the current stream");
@@ -312,9 +301,26 @@ std::unique_ptr<ReplayableGraph> Recorder::EndCapture(uint64_t capture) {
     recording->Lose("the capture that makes it was given up: " + broken);
     TORCH_CHECK(false, "the capture was given up, because ", broken, " cannot be part of it");
   }
-  const Running running_now;
+  return recording;
+}
+
+std::unique_ptr<ReplayableGraph> Recorder::EndCapture(uint64_t capture) {
+  const Lock lock(mutex_);
+  std::unique_ptr<Recording> recording = TakeCapture(capture);
+  const CallsRunNow run_now;
   std::vector<uint32_t> filled = recording->HeldValues();
   return std::make_unique<ReplayableGraph>(std::move(recording), std::move(filled));
+}
+
+std::unique_ptr<ReplayableCall> Recorder::EndCall(uint64_t capture,
+                                                  const std::vector<at::Tensor>& given,
+                                                  const std::vector<at::Tensor>& results,
+                                                  bool differentiable) {
+  const Lock lock(mutex_);
+  const std::unique_ptr<Recording> recording = TakeCapture(capture);
+  const CallsRunNow run_now;
+  return std::make_unique<ReplayableCall>(*recording, recording->HeldValues(), given, results,
+                                          differentiable);
 }
 
 void Recorder::AbandonCapture(uint64_t capture) {
@@ -361,6 +367,12 @@ ReplayableGraph::ReplayableGraph(std::unique_ptr<Recording> recording, std::vect
 
 void ReplayableGraph::Replay() const {
   if (program_ == nullptr) return;
+  runtime::QueueRecorded(&CurrentStream());
+  for (const RecordedProgram::Input& input : program_->inputs) {
+    const c10::Storage& storage = recording_->values()[input.value].storage;
+    if (storage) BeforeAccess(storage, "a captured graph");
+  }
+  const CallsRunNow run_now;  // also those that are no recipes of the program
   program_->Run(*recording_);
 }
 
@@ -382,10 +394,17 @@ void BindRecorder(py::module_& module) {
       "end_capture", [](uint64_t capture) { return Recorder::Get().EndCapture(capture); },
       ReleaseGil());
   module.def(
+      "end_call",
+      [](uint64_t capture, const std::vector<at::Tensor>& given,
+         const std::vector<at::Tensor>& results, bool differentiable) {
+        return Recorder::Get().EndCall(capture, given, results, differentiable);
+      },
+      ReleaseGil());
+  module.def(
       "abandon_capture", [](uint64_t capture) { Recorder::Get().AbandonCapture(capture); },
       ReleaseGil());
   module.def("without_recording", [](const py::function& function) {
-    const Running running_now;
+    const CallsRunNow run_now;
     return function();
   });
   module.def("is_capturing", [] { return Recorder::Get().IsCapturing(); });

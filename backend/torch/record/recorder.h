@@ -26,6 +26,7 @@
 #include "backend/torch/record/call_rule.h"
 #include "backend/torch/record/recorded_program.h"
 #include "backend/torch/record/recording.h"
+#include "backend/torch/record/replayable_call.h"
 
 namespace hpu::torch_backend {
 
@@ -69,6 +70,10 @@ class Recorder final : public PendingWork {
   uint64_t BeginCapture();
   // Ends a capture. Throws if it has been given up, or is not on the current stream.
   std::unique_ptr<ReplayableGraph> EndCapture(uint64_t capture);
+  // Does so with the capture of a call; the arguments are those of ReplayableCall.
+  std::unique_ptr<ReplayableCall> EndCall(uint64_t capture, const std::vector<at::Tensor>& given,
+                                          const std::vector<at::Tensor>& results,
+                                          bool differentiable);
   // Gives a capture up if it has not ended, on whatever stream it is.
   void AbandonCapture(uint64_t capture);
   bool IsCapturing() const;
@@ -92,6 +97,8 @@ class Recorder final : public PendingWork {
   };
   class Lock;
 
+  // Ends a capture and returns what it has recorded. The caller holds the mutex.
+  std::unique_ptr<Recording> TakeCapture(uint64_t capture);
   // Returns the state of this thread's current stream.
   StreamState& CurrentState();
   // Runs the recording of a stream. The caller holds the mutex.

@@ -56,7 +56,7 @@ uint32_t Recording::AddPending(Value::Kind kind, c10::Storage storage) {
 
 uint32_t Recording::ValueOf(const at::Tensor& tensor) {
   c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
-  if (const PendingMemory* pending = PendingOf(*storage)) {
+  if (const PendingMemory* pending = PendingOf(*storage); pending && !pending->stand_in) {
     if (pending->recording == this) return pending->value;
     TORCH_CHECK(pending->lost == nullptr, "this tensor has no value: ", *pending->lost);
     if (!is_capture_ || pending->capture == this) {
