@@ -17,7 +17,9 @@ from . import printing as printing
 from . import torch_profiler as torch_profiler
 from .graphs import HPUGraph as HPUGraph
 from .graphs import ModuleCacher as ModuleCacher
+from .graphs import TensorPacker as TensorPacker
 from .graphs import graph as graph
+from .graphs import graph_pool_handle as graph_pool_handle
 from .graphs import is_current_stream_capturing as is_current_stream_capturing
 from .graphs import make_graphed_callables as make_graphed_callables
 from .graphs import wrap_in_hpu_graph as wrap_in_hpu_graph

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,36 +19,63 @@ def is_current_stream_capturing() -> bool:
     return bool(native.torch_module().is_capturing())
 
 
+_pools = itertools.count(1)
+
+
+def graph_pool_handle() -> tuple[int, int]:
+    """A name for the memory of graphs. All graphs share the device's memory whatever their pools
+    are: a graph keeps what its tensors need, and what a replay needs in between goes back."""
+    return 0, next(_pools)
+
+
 class HPUGraph:
     """A sequence of operators on hpu that is run again by `replay`.
 
-    Between capture_begin and capture_end the operators of the current stream are recorded and do
-    not run, on whatever thread they are called. Tensors that existed before are read and written in
-    their place at each replay. Tensors that are made in between get memory that belongs to the
-    graph; each replay overwrites it. Random numbers go on from replay to replay. An operator that
-    cannot be recorded, and everything that needs an element on the host (item(), a copy to the CPU,
-    a wait for the stream), raises a RuntimeError that names it, and capture_end raises it again.
+    Between capture_begin and capture_end the operators of the current stream are recorded, on
+    whatever thread they are called; capture_end runs them for the first time. Tensors that existed
+    before are read and written in their place at each run. Tensors that are made in between get
+    memory that belongs to the graph; each run overwrites it. Random numbers go on from run to run.
+    An operator that cannot be recorded, and everything that needs an element on the host (item(), a
+    copy to the CPU, a wait for the stream), raises a RuntimeError that names it, and capture_end
+    raises it again.
     """
 
     def __init__(self) -> None:
         self._graph: Any = None
         self._capture = 0  # the number of the capture that has begun; 0 for none
+        self._dry_run = False
+        self._pool = graph_pool_handle()
         self._inputs: list[torch.Tensor] = []
         self._outputs: list[torch.Tensor] = []
 
-    def capture_begin(self, dry_run: bool = False) -> None:
-        """Starts the capture on the current stream. A capture never runs what it records, so
-        `dry_run` changes nothing."""
+    def capture_begin(self, dry_run: bool = False, pool: Any = None) -> None:
+        """Starts the capture on the current stream.
+
+        dry_run: capture_end does not run it. pool: what pool() returns then; it changes nothing
+        (graph_pool_handle says why).
+        """
         if self._graph is not None:
             raise RuntimeError("this HPUGraph has a capture; reset() drops it")
         give_memory_to_what_python_touches()
+        self._dry_run = dry_run
+        self._pool = pool or self._pool
         self._capture = native.torch_module().begin_capture()
 
     def capture_end(self) -> None:
-        """Ends the capture and compiles it. The tensors that it makes have no elements before the
-        first replay."""
+        """Ends the capture, compiles it and runs it, unless it is a dry run: then the tensors that
+        it makes have no elements before the first replay."""
+        device = native.torch_module()
         capture, self._capture = self._capture, 0
-        self._graph = native.torch_module().end_capture(capture)
+        self._graph = device.end_capture(capture)
+        if not self._dry_run:
+            # Scripts capture on a stream of its own and order it with no other one.
+            device.synchronize()
+            self.replay()
+            device.synchronize()
+
+    def pool(self) -> Any:
+        """The name of the graph's memory."""
+        return self._pool
 
     def replay(self, asynchronous: bool = False) -> None:
         """Runs the captured operators on the current stream. It does not wait for the device, with
@@ -114,21 +142,27 @@ class HPUGraph:
 class graph:
     """Used as `with torch.hpu.graph(hpu_graph): ...`: captures the operators of the block.
 
-    stream: the stream on which the block runs; the current one by default. If the block raises an
-    exception, the capture is given up, and the device is as before.
+    stream: the stream on which the block runs; the current one by default. dry_run, pool: those of
+    capture_begin. If the block raises an exception, the capture is given up, and the device is as
+    before.
     """
 
     def __init__(
-        self, hpu_graph: HPUGraph, stream: Stream | None = None, dry_run: bool = False
+        self,
+        hpu_graph: HPUGraph,
+        stream: Stream | None = None,
+        dry_run: bool = False,
+        pool: Any = None,
     ) -> None:
         self._graph = hpu_graph
         self._stream = StreamContext(stream)
         self._dry_run = dry_run
+        self._pool = pool
 
     def __enter__(self) -> HPUGraph:
         self._stream.__enter__()
         try:
-            self._graph.capture_begin(self._dry_run)
+            self._graph.capture_begin(self._dry_run, self._pool)
         except BaseException:
             self._stream.__exit__()
             raise

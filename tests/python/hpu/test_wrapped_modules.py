@@ -1,0 +1,625 @@
+"""wrap_in_hpu_graph: calls of modules are captured by what they are given, and replayed."""
+
+from __future__ import annotations
+
+import collections
+import copy
+import dataclasses
+import gc
+import io
+
+import pytest
+import torch
+from both_modes import close, matrix
+from both_modes import mode as mode
+from torch import nn
+
+import habana_frameworks.torch as ht
+from habana_frameworks.torch.internal import notices
+
+
+@pytest.fixture(autouse=True)
+def told(monkeypatch, caplog):
+    """What the package has warned of in a test."""
+    monkeypatch.setattr(notices, "_said", set())
+    return lambda: [r.message for r in caplog.records if r.name == "habana_frameworks.torch"]
+
+
+class Counted(nn.Module):
+    """Counts the calls of its Python."""
+
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.function = function
+        self.calls = 0
+
+    def forward(self, *args, **kwargs):
+        self.calls += 1
+        return self.function(*args, **kwargs)
+
+
+def wrapped(function, **options):
+    """A module of the function, and what calls it and says how often Python ran."""
+    module = ht.hpu.wrap_in_hpu_graph(Counted(function).eval(), **options)
+    return module, module.forward.graphs
+
+
+def layers() -> tuple[nn.Module, nn.Module]:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    return model, copy.deepcopy(model).to("hpu")
+
+
+def on_hpu(*sizes: int, grad: bool = False) -> torch.Tensor:
+    return matrix(*sizes).to("hpu").requires_grad_(grad)
+
+
+def test_one_capture_for_each_form_of_the_inputs():
+    model, module = layers()
+    counted, graphs = wrapped(module.eval())
+    model.eval()
+    with torch.no_grad():
+        results = [
+            (counted(on_hpu(rows, 4)), model(matrix(rows, 4))) for rows in (2, 5, 2, 7, 5, 2)
+        ]
+    assert counted.calls == graphs.captures == len(graphs) == 3
+    assert graphs.replays == 6
+    assert graphs.others == 0
+    for ours, theirs in results:  # a later replay does not overwrite a result
+        close(ours, theirs)
+
+
+def test_a_transposed_input_and_another_type_are_other_captures():
+    counted, graphs = wrapped(lambda x: x * 2)
+    for x in (matrix(3, 3), matrix(3, 3).t(), matrix(3, 3).double()):
+        for _ in range(2):
+            assert torch.equal(counted(x.to("hpu")).cpu(), x * 2)
+    assert graphs.captures == 3
+
+
+Pair = collections.namedtuple("Pair", "first second")
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    tensor: torch.Tensor
+    scale: float
+
+
+def test_trees_of_inputs_and_results():
+    def function(x, *, pair, batch, items):
+        total = x + pair.first * batch.scale + batch.tensor
+        return {"total": total, "items": [items["a"][0] - 1, None], "pair": Pair(x.sum(), "text")}
+
+    counted, graphs = wrapped(function)
+    for shift in (0.0, 1.0):
+        x = matrix(3) + shift
+        h = x.to("hpu")
+        result = counted(
+            h, pair=Pair(h * 2, 1), batch=Batch(h * 3, 0.5), items={"a": (h * 4,), "b": 5}
+        )
+        close(result["total"], x + x + x * 3)
+        close(result["items"][0], x * 4 - 1)
+        assert result["items"][1] is None
+        close(result["pair"].first, x.sum())
+        assert result["pair"].second == "text"
+        assert isinstance(result["pair"], Pair)
+    assert counted.calls == graphs.captures == 1
+
+
+def test_values_are_part_of_the_key():
+    counted, _ = wrapped(lambda x, by=1, flag=False: -x * by if flag else x * by)
+    x = matrix(3)
+    for by, flag in ((2, False), (2.0, False), (True, False), (2, True), (0.0, False)):
+        for _ in range(2):
+            close(counted(on_hpu(3), by=by, flag=flag), (-x if flag else x) * by)
+    assert counted.calls == 5
+    assert torch.equal(counted(on_hpu(3), by=-0.0).cpu().signbit(), (x * -0.0).signbit())
+
+
+def test_at_most_max_graphs():
+    counted, graphs = wrapped(lambda x: x + 1, max_graphs=2)
+    for _ in range(2):
+        for rows in (1, 2, 3, 4):
+            close(counted(on_hpu(rows)), matrix(rows) + 1)
+    assert graphs.captures == len(graphs) == 2
+    assert graphs.replays == graphs.others == 4
+    counted.clear_cache()
+    assert len(graphs) == 0
+    close(counted(on_hpu(4)), matrix(4) + 1)
+    assert len(graphs) == 1
+
+
+def test_a_call_may_ask_for_no_graph():
+    counted, graphs = wrapped(lambda x: x + 1)
+    for _ in range(2):
+        close(counted(on_hpu(3), bypass_hpu_graphs=True), matrix(3) + 1)
+        close(counted(on_hpu(3), bypass_hpu_graphs=False, cache_tensors_list=[]), matrix(3) + 1)
+    assert counted.calls == 3
+    assert graphs.captures == 1
+
+
+NEED_THE_HOST = {
+    "item": (
+        lambda x: x * x.sum().item(),
+        "aten::_local_scalar_dense (item()) cannot be",
+    ),
+    "the input's element": (lambda x: x * x[0].item(), "it stands for an argument"),
+    "branch": (lambda x: x if x.sum() > 0 else -x, "cannot be part of it"),
+    "nonzero": (lambda x: x[x > 0], "aten::index cannot be part of it"),
+}
+
+
+@pytest.mark.parametrize("what", NEED_THE_HOST)
+def test_what_needs_the_host_runs_without_a_graph(what, told):
+    function, reason = NEED_THE_HOST[what]
+    counted, graphs = wrapped(function)
+    for shift in (0.0, 1.0, 5.0):
+        x = matrix(5) + shift
+        close(counted(x.to("hpu")), function(x))
+    assert graphs.captures == 0
+    assert graphs.others == 3
+    (line,) = told()
+    assert line.startswith("Counted runs without an HPU graph: ")
+    assert reason in line
+
+
+def test_inputs_that_cannot_be_captured(told):
+    class Box:
+        def __init__(self, tensor):
+            self.tensor = tensor
+
+    counted, graphs = wrapped(lambda x: x.tensor * 2 if isinstance(x, Box) else x * 2)
+    for x in (matrix(3), Box(on_hpu(3)), Box(on_hpu(3) + 1)):
+        want = x if isinstance(x, torch.Tensor) else x.tensor.cpu()
+        close(counted(x), want * 2)
+    assert graphs.captures == 0
+    assert [line.partition(": ")[2] for line in told()] == [
+        "an argument is a tensor on cpu (torch.strided)",
+        "an argument has a Box, which may hold tensors",
+    ]
+
+
+def test_an_exception_reaches_the_caller_and_leaves_the_module_as_it_was():
+    class Failing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(2))
+            self.fail = True
+
+        def forward(self, x):
+            self.seen += 1
+            self.seen = self.seen * 2
+            if self.fail:
+                raise KeyError("the user's own")
+            return x + self.seen
+
+    module = ht.hpu.wrap_in_hpu_graph(Failing().to("hpu"))
+    with pytest.raises(KeyError, match="the user's own"):
+        module(on_hpu(2))
+    close(module.seen, torch.full((2,), 2.0))  # once, by the call without a graph
+    module.fail = False
+    close(module(on_hpu(2)), matrix(2) + 6)
+
+
+def test_buffers_that_are_written_in_place():
+    model, module = layers()
+    ht.hpu.wrap_in_hpu_graph(module)
+    with torch.no_grad():
+        for shift in range(4):
+            close(module((matrix(6, 4) + shift).to("hpu")), model(matrix(6, 4) + shift))
+            for ours, theirs in zip(module.buffers(), model.buffers(), strict=True):
+                close(ours, theirs)
+    assert module.forward.graphs.replays == 4
+    module.eval()
+    model.eval()
+    with torch.no_grad():
+        close(module(on_hpu(6, 4)), model(matrix(6, 4)))
+    assert module.forward.graphs.captures == 2
+
+
+class Averaging(nn.Module):
+    """Gives its buffer another tensor at each call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(3))
+
+    def forward(self, x):
+        self.mean = self.mean * 0.5 + x
+        return self.mean * 2
+
+
+def test_buffers_that_are_replaced(told):
+    theirs, ours = Averaging(), ht.hpu.wrap_in_hpu_graph(Averaging().to("hpu"))
+    for _ in range(4):
+        close(ours(on_hpu(3)), theirs(matrix(3)))
+        close(ours.mean, theirs.mean)
+    assert ours.forward.graphs.captures == 0
+    assert "each call gives the module another tensor 'mean'" in told()[0]
+
+
+def test_a_tensor_that_the_first_call_makes():
+    class Lazily(nn.Module):
+        table = None
+
+        def forward(self, x):
+            if self.table is None:
+                self.table = torch.arange(3, device=x.device) * 10.0
+            return x + self.table
+
+    module = ht.hpu.wrap_in_hpu_graph(Lazily())
+    for _ in range(3):
+        close(module(on_hpu(3)), matrix(3) + torch.arange(3) * 10.0)
+    assert module.forward.graphs.captures == 1
+    assert module.forward.graphs.others == 1
+    module.table = torch.ones(3, device="hpu")
+    close(module(on_hpu(3)), matrix(3) + 1)
+
+
+def test_parameters_that_become_others():
+    model, module = layers()
+    ht.hpu.wrap_in_hpu_graph(module.eval())
+    model.eval()
+    with torch.no_grad():
+        for change in (
+            lambda m: None,
+            lambda m: m[0].weight.mul_(2),
+            lambda m: setattr(m[3], "weight", nn.Parameter(m[3].weight * 3)),
+            lambda m: setattr(m[0].bias, "data", m[0].bias.data + 1),
+            lambda m: m.to(torch.float64),
+        ):
+            change(model)
+            change(module)
+            dtype = model[0].weight.dtype
+            for _ in range(2):
+                close(module(on_hpu(5, 4).to(dtype)), model(matrix(5, 4).to(dtype)))
+    assert module.forward.graphs.captures == 2
+    assert module.forward.graphs.others == 0
+
+
+def test_parameters_of_another_form_are_captured_again():
+    linear = nn.Linear(4, 3)
+    module = ht.hpu.wrap_in_hpu_graph(copy.deepcopy(linear).to("hpu"))
+    with torch.no_grad():
+        close(module(on_hpu(2, 4)), linear(matrix(2, 4)))
+        module.weight = nn.Parameter(on_hpu(4, 5).t())
+        module.bias = nn.Parameter(on_hpu(5))
+        want = matrix(2, 4) @ matrix(4, 5) + matrix(5)
+        close(module(on_hpu(2, 4)), want)
+    assert module.forward.graphs.captures == 2
+
+
+def test_gradients():
+    model, module = layers()
+    ht.hpu.wrap_in_hpu_graph(module)
+    for rows in (3, 5, 3, 5):
+        x, h = matrix(rows, 4).requires_grad_(), on_hpu(rows, 4, grad=True)
+        for m, batch in ((model, x), (module, h)):
+            m(batch).square().mean().backward()  # gradients accumulate
+        close(h.grad, x.grad)
+        for ours, theirs in zip(module.parameters(), model.parameters(), strict=True):
+            close(ours.grad, theirs.grad)
+            with torch.no_grad():
+                ours -= 0.1 * ours.grad
+                theirs -= 0.1 * theirs.grad
+    assert module.forward.graphs.captures == 2
+    assert module.forward.graphs.replays == 4
+
+
+def test_two_forwards_before_a_backward():
+    model, module = layers()
+    ht.hpu.wrap_in_hpu_graph(module)
+    for m, place in ((model, lambda t: t), (module, lambda t: t.to("hpu"))):
+        (m(place(matrix(3, 4))) - m(place(matrix(3, 4).flip(0) + 1))).square().sum().backward()
+    for ours, theirs in zip(module.parameters(), model.parameters(), strict=True):
+        close(ours.grad, theirs.grad)
+
+
+def test_a_frozen_parameter_and_one_that_is_thawed():
+    model, module = layers()
+    ht.hpu.wrap_in_hpu_graph(module)
+    for frozen in (True, False):
+        for m, x in ((model, matrix(3, 4)), (module, on_hpu(3, 4))):
+            m[0].weight.requires_grad_(not frozen)
+            m.zero_grad()
+            m(x).square().sum().backward()
+        assert (module[0].weight.grad is None) == frozen
+        close(module[3].weight.grad, model[3].weight.grad)
+    close(module[0].weight.grad, model[0].weight.grad)
+
+
+def test_a_result_that_is_changed_before_its_backward_is_noticed():
+    counted, _ = wrapped(lambda x: x.tanh())
+    x = on_hpu(3, grad=True)
+    counted(x).sum().backward()
+    result = counted(x)
+    with torch.no_grad():
+        result.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        result.sum().backward()
+
+
+def test_second_derivatives_are_refused():
+    counted, _ = wrapped(lambda x: x.sin())
+    x = on_hpu(3, grad=True)
+    with pytest.raises(RuntimeError, match="has no second derivative: .*bypass_hpu_graphs=True"):
+        torch.autograd.grad(counted(x).sum(), x, create_graph=True)
+    result = counted(x, bypass_hpu_graphs=True)
+    (gradient,) = torch.autograd.grad(result.sum(), x, create_graph=True)
+    gradient.sum().backward()
+    close(x.grad, -matrix(3).sin())
+
+
+def test_random_numbers_are_those_of_eager_mode():
+    dropout = nn.Dropout(0.5).to("hpu")
+    counted, graphs = wrapped(nn.Dropout(0.5).to("hpu"))
+    counted.train()
+    seen = []
+    for module in (dropout, counted):
+        torch.manual_seed(7)
+        seen.append([module(torch.ones(64, device="hpu")).cpu() for _ in range(3)])
+    assert graphs.captures == 1
+    assert not torch.equal(seen[0][0], seen[0][1])
+    for eager, ours in zip(*seen, strict=True):
+        assert torch.equal(eager, ours)
+
+
+def test_an_argument_that_is_written_is_the_callers():
+    def step(cache, position, x):
+        cache.index_copy_(0, position, x)
+        return cache.sum(0)
+
+    counted, graphs = wrapped(step)
+    ours, theirs = torch.zeros(4, 3, device="hpu"), torch.zeros(4, 3)
+    for row in (0, 2, 3):
+        position, x = torch.tensor([row]), matrix(1, 3) + row
+        close(counted(ours, position.to("hpu"), x.to("hpu")), step(theirs, position, x))
+        close(ours, theirs)
+    assert graphs.captures == 1
+    assert ours._version == 3
+
+
+def test_a_result_as_the_next_input():
+    counted, graphs = wrapped(lambda x: (x + 1, x))
+    x = on_hpu(3)
+    for _ in range(3):
+        x, same = counted(x)
+    close(x, matrix(3) + 3)
+    close(same, matrix(3) + 2)
+    assert graphs.captures == 1
+
+
+def test_written_arguments_that_overlap_run_without_a_graph():
+    def function(x, y):
+        x.add_(y)
+        return x * 2
+
+    counted, graphs = wrapped(function)
+    x, base = matrix(4), on_hpu(4)
+    close(counted(on_hpu(3), on_hpu(3)), matrix(3) * 4)
+    close(counted(base[:3], base.clone()[1:]), (x[:3] + x[1:]) * 2)
+    both = on_hpu(3)
+    close(counted(both, both), matrix(3) * 4)
+    assert graphs.captures == 2
+    shared = on_hpu(3)
+    close(counted(shared, shared.view(3)), matrix(3) * 4)
+    assert graphs.others == 1
+
+
+def test_a_copy_of_a_wrapped_module_has_its_own_graphs():
+    model, module = layers()
+    ht.hpu.wrap_in_hpu_graph(module.eval(), max_graphs=5)
+    model.eval()
+    assert list(module.state_dict()) == list(model.state_dict())
+    with torch.no_grad():
+        close(module(on_hpu(2, 4)), model(matrix(2, 4)))
+        other = copy.deepcopy(module)
+        other[3].weight.zero_()
+        close(module(on_hpu(2, 4)), model(matrix(2, 4)))
+        close(other(on_hpu(2, 4)), model[3].bias.expand(2, 3))
+    assert other.forward.graphs.captures == 1
+    assert other.forward.graphs.max_graphs == 5
+    other.clear_cache()
+    assert len(module.forward.graphs) == 1
+
+
+def test_a_wrapped_module_is_saved():
+    module = ht.hpu.wrap_in_hpu_graph(nn.Linear(4, 3).to("hpu"))
+    module(on_hpu(2, 4))
+    file = io.BytesIO()
+    torch.save(module, file)
+    file.seek(0)
+    other = torch.load(file, weights_only=False)
+    close(other(on_hpu(2, 4)), module(on_hpu(2, 4)).cpu())
+    assert other.forward.graphs.captures == 1
+
+
+def test_what_a_hook_has_kept_follows_the_replays():
+    model, module = layers()
+    ht.hpu.wrap_in_hpu_graph(module.eval())
+    model.eval()
+    seen = {}
+    module[1].register_forward_hook(lambda m, args, result: seen.update(ours=result))
+    with torch.no_grad():
+        for shift in (0.0, 1.0):
+            module((matrix(2, 4) + shift).to("hpu"))
+            close(seen["ours"], model[:2](matrix(2, 4) + shift))
+
+
+def test_autocast_is_part_of_the_key():
+    counted, graphs = wrapped(nn.Linear(4, 3).to("hpu"))
+    weight = counted.function.weight
+    with torch.no_grad():
+        for dtype in (torch.bfloat16, torch.float16):
+            with torch.autocast("hpu", dtype=dtype):
+                for scale in (2.0, 0.5):  # a cast of the weight must not be kept
+                    result = counted(on_hpu(2, 4))
+                    want = torch.nn.functional.linear(on_hpu(2, 4), weight, counted.function.bias)
+                    assert result.dtype == dtype
+                    assert torch.equal(result.cpu(), want.cpu())
+                    weight.mul_(scale)
+                    torch.clear_autocast_cache()
+        assert counted(on_hpu(2, 4)).dtype == torch.float32
+    assert graphs.captures == 3
+
+
+def test_a_graph_keeps_no_memory():
+    counted, _ = wrapped(lambda x: (x @ x).relu() @ x)
+    x = on_hpu(128, 128)
+    counted(x)
+    gc.collect()
+    torch.hpu.synchronize()
+    before = torch.hpu.memory_allocated()
+    for rows in (256, 128, 256):
+        y = on_hpu(rows, rows)
+        with torch.no_grad():
+            counted(y)
+        del y
+    x.requires_grad_()
+    for _ in range(2):
+        counted(x).sum().backward()
+        x.grad = None
+    gc.collect()
+    torch.hpu.synchronize()
+    assert torch.hpu.memory_allocated() <= before + 4096
+
+
+def test_a_wrapped_module_in_another_one():
+    model, module = layers()
+    inner = ht.hpu.wrap_in_hpu_graph(module[0])
+    ht.hpu.wrap_in_hpu_graph(module.eval())
+    model.eval()
+    with torch.no_grad():
+        for _ in range(2):
+            close(module(on_hpu(2, 4)), model(matrix(2, 4)))
+    assert module.forward.graphs.captures == 1
+    assert inner.forward.graphs.captures == 0
+
+
+def test_a_wrapped_module_that_is_wrapped_again():
+    model, module = layers()
+    for _ in range(2):
+        ht.hpu.wrap_in_hpu_graph(module.eval())
+    with torch.no_grad():
+        for _ in range(2):
+            close(module(on_hpu(2, 4)), model.eval()(matrix(2, 4)))
+    assert module.forward.graphs.captures == 1
+
+
+def test_a_wrapped_module_in_a_capture():
+    model, module = layers()
+    ht.hpu.wrap_in_hpu_graph(module.eval())
+    x, graph = on_hpu(2, 4), torch.hpu.HPUGraph()
+    with torch.no_grad(), torch.hpu.graph(graph):
+        result = module(x)
+    x.add_(1)
+    graph.replay()
+    close(result, model.eval()(matrix(2, 4) + 1))
+    assert module.forward.graphs.captures == 0
+
+
+class Cache:
+    """A result that is no container."""
+
+    def __init__(self, keys):
+        self.keys = keys
+        self.layers = [keys * 2]
+
+
+def test_a_result_of_any_class():
+    counted, graphs = wrapped(lambda x: (x + 1, Cache(x * 3)))
+    results = [counted((matrix(3) + shift).to("hpu")) for shift in (0.0, 1.0)]
+    for shift, (plus, cache) in enumerate(results):
+        x = matrix(3) + shift
+        close(plus, x + 1)
+        close(cache.keys, x * 3)
+        close(cache.layers[0], x * 6)
+    assert graphs.captures == 1
+
+
+def test_recurrent_modules():
+    torch.manual_seed(0)
+    lstm = nn.LSTM(4, 5, batch_first=True)
+    module = ht.hpu.wrap_in_hpu_graph(copy.deepcopy(lstm).to("hpu"))
+    for shift in (0.0, 1.0):
+        for m, x in ((lstm, matrix(2, 3, 4)), (module, on_hpu(2, 3, 4))):
+            m.zero_grad()
+            output, (hidden, _) = m(x + shift)
+            (output.sum() + hidden.square().sum()).backward()
+        for ours, theirs in zip(module.parameters(), lstm.parameters(), strict=True):
+            close(ours.grad, theirs.grad)
+    assert module.forward.graphs.captures == 1
+
+
+def test_tied_weights():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Embedding(5, 4)
+            self.head = nn.Linear(4, 5, bias=False)
+            self.head.weight = self.table.weight
+
+        def forward(self, tokens):
+            return self.head(self.table(tokens))
+
+    model = Tied()
+    module = ht.hpu.wrap_in_hpu_graph(copy.deepcopy(model).to("hpu"))
+    tokens = torch.tensor([0, 3, 1])
+    for _ in range(2):
+        for m, x in ((model, tokens), (module, tokens.to("hpu"))):
+            m.zero_grad()
+            m(x).square().sum().backward()
+        close(module.head.weight.grad, model.head.weight.grad)
+    assert module.head.weight is module.table.weight
+
+
+def test_inference_mode():
+    model, module = layers()
+    ht.hpu.wrap_in_hpu_graph(module.eval())
+    for context in (torch.inference_mode, torch.no_grad, torch.inference_mode):
+        with context():
+            close(module(on_hpu(2, 4)), model.eval()(matrix(2, 4)))
+    assert module.forward.graphs.captures == 1
+
+
+def test_functions():
+    scale = on_hpu(3)
+    function = ht.hpu.wrap_in_hpu_graph_func(lambda x: x.exp() * scale)
+    for _ in range(2):
+        close(function(on_hpu(3)), matrix(3).exp() * matrix(3))
+    scale.zero_()  # what it uses besides is read in place
+    close(function(on_hpu(3)), torch.zeros(3))
+    assert function.graphs.captures == 1
+
+
+def test_a_function_of_a_module(told):
+    model, module = layers()
+    method = ht.hpu.graphs.wrap_in_hpu_graph_func(module.forward)
+    close(method(on_hpu(2, 4)), model(matrix(2, 4)))
+    assert method.graphs.captures == 1
+    closure = ht.hpu.graphs.wrap_in_hpu_graph_func(lambda x: module(x))
+    closure(on_hpu(2, 4)).sum().backward()  # the gradients of the module are not lost
+    assert module[3].bias.grad is not None
+    assert "it needs a gradient of a tensor that is no argument" in told()[-1]
+    with torch.no_grad():
+        closure(on_hpu(2, 4))
+    assert closure.graphs.captures == 1
+
+
+def test_arguments_without_an_effect_say_why(told):
+    ht.hpu.wrap_in_hpu_graph(
+        nn.Linear(2, 2),
+        asynchronous=True,
+        disable_tensor_cache=True,
+        dry_run=True,
+        hash_with_views=False,
+    )
+    assert [line.partition(" has")[0] for line in told()] == [
+        "asynchronous=True",
+        "disable_tensor_cache=True",
+        "dry_run=True",
+        "hash_with_views=False",
+    ]
+    with pytest.raises(TypeError, match="takes a module, not a function"):
+        ht.hpu.wrap_in_hpu_graph(lambda x: x)
