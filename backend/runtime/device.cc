@@ -208,8 +208,18 @@ uint32_t Device::NextStreamId() { return 1 + next_stream_.fetch_add(1) % (kMaxSt
 absl::Status Device::Synchronize() {
   QueueRecorded(nullptr);
   RETURN_IF_ERROR(CheckUsable());
-  RETURN_IF_SYN_ERROR(*api_, synDeviceSynchronize, id_);
-  return absl::OkStatus();
+  std::array<uint64_t, kMaxStreams> queued{};
+  for (uint32_t i = 0; i < kMaxStreams; ++i) {
+    if (Stream* stream = streams_[i].load()) queued[i] = stream->launches().count();
+  }
+  absl::Status waited = ToStatus(*api_, api_->synDeviceSynchronize(id_), "synDeviceSynchronize");
+  for (uint32_t i = 0; i < kMaxStreams; ++i) {
+    Stream* stream = streams_[i].load();
+    if (stream == nullptr) continue;
+    waited = WithSuspects(waited, stream->launches());
+    stream->launches().Settle(queued[i]);
+  }
+  return waited;
 }
 
 absl::Status Device::MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes) {

@@ -11,6 +11,7 @@
 #include "backend/runtime/counters.h"
 #include "backend/runtime/device.h"
 #include "backend/runtime/device_allocator.h"
+#include "backend/runtime/launch_history.h"
 #include "backend/runtime/syn_status.h"
 
 namespace hpu::runtime {
@@ -183,6 +184,7 @@ void ProgramExecutor::PlanBuffers() {
 absl::Status ProgramExecutor::Prepare(const LaunchStep& step) {
   PreparedLaunch launch;
   launch.recipe = recipes_[step.recipe];
+  launch.purpose = NumberOfText("program " + name_);
   const std::string context = "recipe " + launch.recipe->name();
   const auto& tensors = launch.recipe->tensors();
   std::unordered_map<std::string_view, uint32_t> entry_of;
@@ -289,10 +291,13 @@ absl::Status ProgramExecutor::Execute(const LaunchStep&, uint32_t step, Stream& 
   const synStatus status = device.api().synLaunchWithExternalEvents(
       stream.handle(), launch.table.data(), static_cast<uint32_t>(launch.table.size()),
       workspace.address(), launch.recipe->handle(), nullptr, 0, 0);
+  const uint32_t purpose = LaunchPurpose::Present();
   if (status != synSuccess) {
-    return Annotate(ToStatus(device.api(), status, "synLaunchWithExternalEvents"),
-                    "program " + name_ + ": recipe " + launch.recipe->name());
+    std::string what = "program " + name_ + ": recipe " + launch.recipe->name();
+    if (purpose != 0) what = TextOfNumber(purpose) + ": " + what;
+    return Annotate(ToStatus(device.api(), status, "synLaunchWithExternalEvents"), what);
   }
+  stream.launches().Add(purpose != 0 ? purpose : launch.purpose);
   ++GetCounters().launches;
   return absl::OkStatus();
 }

@@ -109,6 +109,7 @@ class ProgramExecutor {
   };
   struct PreparedLaunch {
     std::shared_ptr<LoadedRecipe> recipe;
+    uint32_t purpose = 0;  // the number of a text with the program's name
     std::vector<synLaunchTensorInfo> table;
     std::vector<Patch> patches;
   };

@@ -18,8 +18,23 @@ void QueueRecorded(const Stream* stream) {
 uint32_t CurrentStreamId() { return current_stream_id; }
 void SetCurrentStreamId(uint32_t id) { current_stream_id = id; }
 
+absl::Status WithSuspects(const absl::Status& failure, const LaunchHistory& launches) {
+  if (failure.ok()) return failure;
+  const std::string suspects = launches.Suspects(std::string(failure.message()));
+  if (suspects.empty()) return failure;
+  return Error(failure.code(), failure.message(), "; ", suspects);
+}
+
 absl::Status Stream::Synchronize() {
   QueueRecorded(this);
+  const uint64_t queued = launches_.count();
+  const absl::Status waited = WaitForAll();
+  const absl::Status told = WithSuspects(waited, launches_);
+  launches_.Settle(queued);
+  return told;
+}
+
+absl::Status Stream::WaitForAll() {
   RETURN_IF_ERROR(device_.CheckUsable());
   const SynapseFunctions& api = device_.api();
   if (!device_.properties().host_addressable) {
@@ -27,10 +42,7 @@ absl::Status Stream::Synchronize() {
     // all other work is reliable. The emulator's strict mode takes the same way.
     Event tail;
     RETURN_IF_ERROR(tail.Record(*this));
-    if (const absl::Status waited = tail.Synchronize(); !waited.ok()) {
-      api.synStreamSynchronize(handle_);  // takes the failure, which is reported once
-      return waited;
-    }
+    RETURN_IF_ERROR(tail.Synchronize());
   }
   RETURN_IF_SYN_ERROR(api, synStreamSynchronize, handle_);
   return absl::OkStatus();
@@ -39,9 +51,11 @@ absl::Status Stream::Synchronize() {
 absl::StatusOr<bool> Stream::Query() {
   QueueRecorded(this);
   RETURN_IF_ERROR(device_.CheckUsable());
+  const uint64_t queued = launches_.count();
   const synStatus status = device_.api().synStreamQuery(handle_);
   if (status == synBusy) return false;
-  RETURN_IF_ERROR(ToStatus(device_.api(), status, "synStreamQuery"));
+  RETURN_IF_ERROR(WithSuspects(ToStatus(device_.api(), status, "synStreamQuery"), launches_));
+  launches_.Settle(queued);
   return true;
 }
 
@@ -67,6 +81,8 @@ absl::Status Event::Record(Stream& stream) {
                         timing_ ? EVENT_COLLECT_TIME : 0);
     device_ = &device;
   }
+  stream_ = &stream;
+  launches_ = stream.launches().count();
   RETURN_IF_SYN_ERROR(device.api(), synEventRecord, handle_, stream.handle());
   return absl::OkStatus();
 }
@@ -76,15 +92,27 @@ absl::StatusOr<bool> Event::Query() const {
   RETURN_IF_ERROR(device_->CheckUsable());
   const synStatus status = device_->api().synEventQuery(handle_);
   if (status == synBusy) return false;
-  RETURN_IF_ERROR(ToStatus(device_->api(), status, "synEventQuery"));
+  RETURN_IF_ERROR(
+      WithSuspects(ToStatus(device_->api(), status, "synEventQuery"), stream_->launches()));
+  stream_->launches().Settle(launches_);
   return true;
 }
 
 absl::Status Event::Synchronize() const {
   if (handle_ == nullptr) return absl::OkStatus();
   RETURN_IF_ERROR(device_->CheckUsable());
-  RETURN_IF_SYN_ERROR(device_->api(), synEventSynchronize, handle_);
-  return absl::OkStatus();
+  const SynapseFunctions& api = device_->api();
+  const synStatus waited = api.synEventSynchronize(handle_);
+  const absl::Status told = Settle(ToStatus(api, waited, "synEventSynchronize"));
+  // This takes the failure, which is reported once.
+  if (waited != synSuccess) api.synStreamSynchronize(stream_->handle());
+  return told;
+}
+
+absl::Status Event::Settle(const absl::Status& waited) const {
+  const absl::Status told = WithSuspects(waited, stream_->launches());
+  stream_->launches().Settle(launches_);
+  return told;
 }
 
 absl::StatusOr<double> Event::ElapsedMs(const Event& end) const {

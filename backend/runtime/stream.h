@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "backend/runtime/launch_history.h"
 #include "base/status.h"
 #include "synapse/include/synapse_api_types.h"
 
@@ -16,13 +17,14 @@ class Event;
 class Stream {
  public:
   Stream(Device& device, uint32_t id, synStreamHandle handle)
-      : device_(device), id_(id), handle_(handle) {}
+      : device_(device), id_(id), handle_(handle), launches_(handle) {}
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
   uint32_t id() const { return id_; }
   synStreamHandle handle() const { return handle_; }
   Device& device() const { return device_; }
+  LaunchHistory& launches() { return launches_; }
 
   // Blocks until all work queued so far has ended; reports a failure in it.
   absl::Status Synchronize();
@@ -32,9 +34,12 @@ class Stream {
   absl::Status Wait(Event& event);
 
  private:
+  absl::Status WaitForAll();
+
   Device& device_;
   const uint32_t id_;
   const synStreamHandle handle_;
+  LaunchHistory launches_;
 };
 
 // A point in a stream. Two threads must not use one event at once. An event that was never recorded
@@ -57,10 +62,18 @@ class Event {
   bool timing() const { return timing_; }
 
  private:
+  // Takes what a wait for the event has answered, and returns what the caller is told.
+  absl::Status Settle(const absl::Status& waited) const;
+
   const bool timing_;
   Device* device_ = nullptr;
   synEventHandle handle_ = nullptr;
+  Stream* stream_ = nullptr;  // the one that recorded it last
+  uint64_t launches_ = 0;     // those of the stream up to there
 };
+
+// Adds to the failure of work of a stream what may have queued it.
+absl::Status WithSuspects(const absl::Status& failure, const LaunchHistory& launches);
 
 // Sets a function that queues what has been recorded for a stream, or for all streams if it is
 // given null, and that has not been queued yet. It is called before a point of a stream is recorded

@@ -322,7 +322,7 @@ def log_enabled(module: int, kind: int) -> bool:
 def log_line(module: int, kind: int, text: str) -> None: ...
 def reload_log_settings() -> None:
     """Reads PT_HPU_LOG_MOD_MASK, PT_HPU_LOG_TYPE_MASK, ENABLE_CONSOLE and HABANA_LOGS again, and
-    PT_HPU_PLACE_ON_CPU."""
+    PT_HPU_PLACE_ON_CPU and PT_HPU_SOURCE_LINES."""
 
 class Program:
     """A compiled graph, ready to run. Bytes must have been verified before (signature, digests).

@@ -4,6 +4,7 @@
 
 #include "backend/runtime/bridge_log.h"
 #include "backend/runtime/counters.h"
+#include "backend/runtime/launch_history.h"
 #include "backend/runtime/profiling.h"
 #include "backend/torch/device/activity_profiler.h"
 #include "backend/torch/device/allocator.h"
@@ -166,6 +167,7 @@ void BindLog(py::module_& m) {
   });
   m.def("reload_log_settings", [] {
     runtime::ReloadLogSettings();
+    runtime::ReloadSourceLines();
     ReloadFallbackPolicy();
   });
   const std::map<const char*, runtime::LogModule> modules = {

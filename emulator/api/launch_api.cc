@@ -65,7 +65,8 @@ synStatus Launch(synStreamHandle stream_handle, const LaunchTable& table,
     SYN_RETURN_IF_FAILED(
         TakeSignals(device, *stream, *request.recipe, events, num_events, &request.signals));
     request.origin = library.profiler().Origin(StreamNumber(stream_handle));
-    stream->Enqueue(std::make_unique<LaunchWork>(&device.executor(), std::move(request)));
+    stream->Enqueue(std::make_unique<LaunchWork>(&device.executor(), std::move(request),
+                                                 stream->CountLaunch(), stream_handle));
     return synSuccess;
   });
 }

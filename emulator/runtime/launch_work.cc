@@ -1,10 +1,17 @@
 #include "emulator/runtime/launch_work.h"
 
 #include <algorithm>
+#include <sstream>
 
 namespace hpu::emulator {
 
 std::string LaunchWork::Name() const { return "the launch of " + request_.recipe->recipe().name; }
+
+std::string LaunchWork::Place() const {
+  std::ostringstream place;
+  place << " (launch " << number_ << " of stream " << stream_ << ")";
+  return place.str();
+}
 
 std::vector<MemoryUse> LaunchWork::Uses() const {
   const LoadedRecipe& recipe = *request_.recipe;

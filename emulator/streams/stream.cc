@@ -45,7 +45,7 @@ void Stream::CheckOrder(const Work& work) {
   std::string wrong = order_->Add(number_, work.Name(), uses);
   if (wrong.empty()) return;
   std::fprintf(stderr, "EMULATOR_STRICT: %s\n", wrong.c_str());
-  progress_->Fail(synFail, std::move(wrong));
+  progress_->Fail(synFail, wrong + work.Place());
 }
 
 std::shared_ptr<const WorkOrder::Clock> Stream::Point(uint64_t more) const {
@@ -89,8 +89,12 @@ bool Stream::RunNext() {
   LastError& last = ThreadLastError();
   last.has_message = false;
   const synStatus status = work->Run();
+  if (status != synSuccess) {
+    const std::string name = work->Name() + work->Place();
+    const std::string message = last.has_message ? last.message : "";
+    progress_->Fail(status, name + (name.empty() || message.empty() ? "" : ": ") + message);
+  }
   work.reset();
-  if (status != synSuccess) progress_->Fail(status, last.has_message ? last.message : "");
   progress_->Advance();
   return true;
 }

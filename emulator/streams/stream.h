@@ -27,8 +27,10 @@ class Work {
   virtual ~Work() = default;
   // A failure stays with the stream until a thread synchronises with it.
   virtual synStatus Run() = 0;
-  // These say what strict mode checks the order of.
+  // These are for messages: what the work is, and where it was queued.
   virtual std::string Name() const { return ""; }
+  virtual std::string Place() const { return ""; }
+  // Says what strict mode checks the order of.
   virtual std::vector<MemoryUse> Uses() const { return {}; }
 };
 
@@ -49,6 +51,8 @@ class Stream {
 
   // Returns the work's sequence number.
   uint64_t Enqueue(std::unique_ptr<Work> work);
+  // Counts a launch that is about to be enqueued, and returns which one of the stream it is.
+  uint64_t CountLaunch() { return launches_.fetch_add(1, std::memory_order_relaxed) + 1; }
   // Returns the sequence number of the last work; 0 means that there is none yet.
   uint64_t tail() const { return tail_.load(std::memory_order_acquire); }
   const std::shared_ptr<Progress>& progress() const { return progress_; }
@@ -99,6 +103,7 @@ class Stream {
 
   std::mutex queue_mutex_;
   std::deque<std::unique_ptr<Work>> queue_;
+  std::atomic<uint64_t> launches_{0};
   std::atomic<uint64_t> tail_{0};
   std::atomic<bool> stop_{false};
   std::atomic<bool> running_{false};   // a thread takes work from the queue

@@ -8,9 +8,11 @@
 #include <string>
 #include <utility>
 
+#include "backend/runtime/launch_history.h"
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/dtypes.h"
 #include "backend/torch/device/errors.h"
+#include "backend/torch/programs/call_line.h"
 #include "backend/torch/programs/recorded_call.h"
 #include "backend/torch/pytorch/unstable_torch.h"
 
@@ -221,6 +223,10 @@ variable_list CompiledProgram::RunBackward(variable_list saved, const variable_l
 }
 
 PyObject* CompiledProgram::Call(PyObject* const* arguments, size_t count, PyObject* differentiate) {
+  std::optional<runtime::LaunchPurpose> purpose;
+  if (const uint32_t line = LineOfCaller(); line != 0) {
+    purpose.emplace(runtime::NumberOfText(WithLine("program " + forward().name(), line)));
+  }
   return has_backward() ? CallWithBackward(arguments, count, differentiate)
                         : forward().Call(arguments, count);
 }

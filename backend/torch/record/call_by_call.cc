@@ -8,6 +8,7 @@
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/pending_storage.h"
 #include "backend/torch/eager/kernels.h"
+#include "backend/torch/programs/call_line.h"
 #include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
@@ -17,6 +18,7 @@ using c10::IValue;
 using torch::jit::Stack;
 
 void RunCall(const Recording& recording, const Recording::Call& call) {
+  const KnownLine line(call.line);
   const CallRule& rule = *call.rule;
   const double* number = recording.numbers().data() + call.first_number;
   Stack stack;

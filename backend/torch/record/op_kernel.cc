@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/runtime/launch_history.h"
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/errors.h"
 #include "backend/torch/eager/cpu_call.h"
@@ -18,6 +19,7 @@
 #include "backend/torch/eager/op_counts.h"
 #include "backend/torch/eager/own_kernel.h"
 #include "backend/torch/eager/tensor_arguments.h"
+#include "backend/torch/programs/call_line.h"
 #include "backend/torch/pytorch/unstable_torch.h"
 #include "backend/torch/record/call_table.h"
 #include "backend/torch/record/front_end.h"
@@ -84,6 +86,7 @@ class OpKernel final : public c10::OperatorKernel {
         mixed_devices_(TakesMixedDevices(schema)),
         takes_statistics_(Contains(kTakeStatistics, schema.name())),
         counts_(CountsOf(ShortName(schema))),
+        name_(runtime::NumberOfText(ShortName(schema))),
         rules_(schema) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
@@ -120,6 +123,7 @@ class OpKernel final : public c10::OperatorKernel {
     }
     std::vector<IValue> results;
     try {
+      const runtime::LaunchPurpose purpose(Purpose(op.schema()));
       results = found.made->Run(call);
     } catch (const AliasedInputs&) {
       return FallBack(op, keys, stack, "it writes to an argument that overlaps with another");
@@ -129,6 +133,12 @@ class OpKernel final : public c10::OperatorKernel {
   }
 
  private:
+  // Returns the number of what a message says that the call's launches are for.
+  uint32_t Purpose(const c10::FunctionSchema& schema) const {
+    const uint32_t line = LineOfCaller();
+    return line == 0 ? name_ : runtime::NumberOfText(WithLine(ShortName(schema), line));
+  }
+
   static std::shared_ptr<const CallProgram> Compile(const c10::OperatorHandle& op,
                                                     c10::ArrayRef<IValue> arguments) {
     try {
@@ -205,6 +215,7 @@ class OpKernel final : public c10::OperatorKernel {
   const bool mixed_devices_;
   const bool takes_statistics_;
   OpCounts& counts_;
+  const uint32_t name_;              // the number of the operator's name
   std::atomic<int> in_recipes_{-1};  // -1: not known yet
   CallTable table_;
   RuleTable rules_;

@@ -5,9 +5,11 @@
 #include <set>
 
 #include "backend/runtime/copy.h"
+#include "backend/runtime/launch_history.h"
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/errors.h"
 #include "backend/torch/eager/kernels.h"
+#include "backend/torch/programs/call_line.h"
 #include "backend/torch/record/call_program.h"
 #include "backend/torch/record/front_end.h"
 
@@ -57,6 +59,21 @@ py::list CallsOf(const Recording& recording) {
   return calls;
 }
 
+// Returns the number of a text that names the program and its calls, with their lines if those are
+// wanted.
+uint32_t PurposeOf(const CompiledFunction& function, const Recording& recording) {
+  constexpr size_t kMostNamed = 8;
+  const std::vector<Recording::Call>& calls = recording.calls();
+  std::string text = function.name() + " (";
+  for (size_t i = 0; i < std::min(calls.size(), kMostNamed); ++i) {
+    text += (i == 0 ? "" : ", ") + WithLine(ShortName(calls[i].rule->op.schema()), calls[i].line);
+  }
+  if (calls.size() > kMostNamed) {
+    text += " and " + std::to_string(calls.size() - kMostNamed) + " more";
+  }
+  return runtime::NumberOfText(text + ")");
+}
+
 }  // namespace
 
 bool RecordedProgram::Holds(const std::vector<double>& numbers) const {
@@ -88,6 +105,8 @@ std::vector<at::Tensor> RecordedProgram::Run(const Recording& recording) const {
   for (const at::Tensor& tensor : tensors) given.push_back(&tensor);
   CompiledFunction& function = program->forward();
   given.resize(function.function().inputs.size(), nullptr);  // the generator's state
+  const runtime::LaunchPurpose for_calls(
+      runtime::WantsSourceLines() ? PurposeOf(function, recording) : purpose);
   return function.Run(given);
 }
 
@@ -135,6 +154,9 @@ std::shared_ptr<const RecordedProgram> CompileRecording(const Recording& recordi
     }
   });
   const std::set<uint32_t> inputs(result->varying.begin(), result->varying.end());
+  if (result->program != nullptr) {
+    result->purpose = PurposeOf(result->program->forward(), recording);
+  }
   for (uint32_t i = 0; i < recording.numbers().size(); ++i) {
     if (!inputs.contains(i)) result->fixed.emplace_back(i, recording.numbers()[i]);
   }

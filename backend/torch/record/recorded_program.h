@@ -34,6 +34,8 @@ struct RecordedProgram {
   std::vector<uint32_t> varying;
   // The other ones, with their values, which are part of the program.
   std::vector<std::pair<uint32_t, double>> fixed;
+  // The number of what a message says that the launches are for, without lines.
+  uint32_t purpose = 0;
 
   bool Holds(const std::vector<double>& numbers) const;
   // Runs the program and returns its outputs, which are the values of `filled`.

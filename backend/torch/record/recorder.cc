@@ -11,6 +11,7 @@
 #include "backend/torch/eager/cpu_call.h"
 #include "backend/torch/eager/fallback.h"
 #include "backend/torch/eager/kernels.h"
+#include "backend/torch/programs/call_line.h"
 #include "backend/torch/programs/gil_release.h"
 #include "backend/torch/record/call_by_call.h"
 #include "backend/torch/record/front_end.h"
@@ -116,6 +117,7 @@ bool Recorder::Record(RuleTable& rules, const c10::OperatorHandle& op, size_t ar
     }
   }
   const bool overlaps = rule != nullptr && rule->WritesWhatOverlaps(call);
+  const uint32_t line = LineOfCaller();
   const Lock lock(mutex_);
   StreamState& state = CurrentState();
   if (rule == nullptr || !rule->refusal.empty() || overlaps) {
@@ -139,7 +141,7 @@ bool Recorder::Record(RuleTable& rules, const c10::OperatorHandle& op, size_t ar
     }
   }
   if (state.recording == nullptr) state.recording = std::make_unique<Recording>();
-  std::vector<IValue> results = state.recording->Add(std::move(rule), call);
+  std::vector<IValue> results = state.recording->Add(std::move(rule), call, line);
   torch::jit::drop(*stack, argument_count);
   for (IValue& result : results) stack->push_back(std::move(result));
   if (!state.captures && state.recording->calls().size() >= most_calls_) {

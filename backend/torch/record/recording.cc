@@ -78,8 +78,8 @@ uint32_t Recording::AddInput(Value value) {
   return place;
 }
 
-std::vector<IValue> Recording::Add(std::shared_ptr<const CallRule> rule,
-                                   const CallSignature& call) {
+std::vector<IValue> Recording::Add(std::shared_ptr<const CallRule> rule, const CallSignature& call,
+                                   uint32_t line) {
   words_.push_back(rule->id);
   const size_t first_operand = operands_.size();
   const size_t known_values = values_.size();
@@ -132,7 +132,7 @@ std::vector<IValue> Recording::Add(std::shared_ptr<const CallRule> rule,
     for (int64_t i = 0; i < length; ++i) list.push_back(make());
     results.emplace_back(std::move(list));
   }
-  calls_.push_back({std::move(rule), first_operand, first_number, apart, first_result});
+  calls_.push_back({std::move(rule), first_operand, first_number, apart, first_result, line});
   return results;
 }
 

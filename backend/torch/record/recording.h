@@ -42,6 +42,7 @@ class Recording {
     bool apart_from_autograd = false;
     // The values of the rule's results of kind kNew follow one another from here.
     uint32_t first_result = 0;
+    uint32_t line = 0;  // LineOfCaller()
   };
   struct Operand {
     uint32_t value = 0;
@@ -56,7 +57,8 @@ class Recording {
   Recording& operator=(const Recording&) = delete;
 
   // Records a call and returns its results, by result of the operator.
-  std::vector<c10::IValue> Add(std::shared_ptr<const CallRule> rule, const CallSignature& call);
+  std::vector<c10::IValue> Add(std::shared_ptr<const CallRule> rule, const CallSignature& call,
+                               uint32_t line);
 
   bool Touches(const c10::StorageImpl& storage) const;
   // Makes all values that nobody else can make any more lost, for `reason`.
