@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "backend/runtime/bridge_log.h"
 #include "backend/runtime/copy.h"
 #include "backend/runtime/stream.h"
 #include "backend/torch/device/allocator.h"
@@ -69,7 +70,8 @@ Recorder& Recorder::Get() {
     auto* made = new Recorder;
     SetPendingWork(made);
     runtime::SetQueueRecorded([](const runtime::Stream* stream) {
-      Get().QueueStream(stream == nullptr ? std::nullopt : std::optional(stream->id()));
+      const auto id = stream == nullptr ? std::nullopt : std::optional(stream->id());
+      Get().QueueStream(id, "a point of the stream is needed");
     });
     return made;
   }();
@@ -124,8 +126,9 @@ bool Recorder::Record(RuleTable& rules, const c10::OperatorHandle& op, size_t ar
     const std::string reason = overlaps          ? "it writes to memory that overlaps"
                                : rule == nullptr ? call.refusal()
                                                  : rule->refusal;
-    if (state.captures) Refuse(state, op.schema().name() + " (" + reason + ")");
-    Run(state);
+    const std::string what = op.schema().name() + " (" + reason + ")";
+    if (state.captures) Refuse(state, what);
+    Run(state, what.c_str());
     return false;
   }
   for (auto& [id, other] : streams_) {
@@ -137,25 +140,29 @@ bool Recorder::Record(RuleTable& rules, const c10::OperatorHandle& op, size_t ar
       const PendingMemory* pending = PendingOf(storage);
       if (pending == nullptr || pending->recording != other.recording.get()) continue;
       if (other.captures) Refuse(other, "a use of its result on another stream");
-      Run(other);
+      Run(other, "another stream uses a result");
     }
   }
   if (state.recording == nullptr) state.recording = std::make_unique<Recording>();
   std::vector<IValue> results = state.recording->Add(std::move(rule), call, line);
   torch::jit::drop(*stack, argument_count);
   for (IValue& result : results) stack->push_back(std::move(result));
+  BRIDGE_LOG(kLazy, kTrace,
+             "recorded call " << state.recording->calls().size() << " of stream " << state.stream
+                              << ": " << op.schema().name());
   if (!state.captures && state.recording->calls().size() >= most_calls_) {
     TORCH_WARN_ONCE("lazy mode runs what it has recorded after ", most_calls_,
                     " operators without mark_step(); call it at the end of each step, or set "
                     "PT_HPU_MAX_COMPOUND_OP_SIZE");
     // The results are on the stack, so they count as held.
-    Run(state);
+    Run(state, "there are too many calls");
   }
   return true;
 }
 
 void Recorder::Refuse(StreamState& state, const std::string& what) {
   if (state.broken.empty()) state.broken = what;
+  BRIDGE_LOG(kLazy, kDebug, "gave up capture " << state.capture << ": " << what);
   TORCH_CHECK(false, "a graph is captured on this stream, and ", what,
               " cannot be part of it; the capture has been given up");
 }
@@ -167,8 +174,11 @@ void Recorder::RefuseInCapture(const c10::OperatorHandle& op) {
   if (state.captures) Refuse(state, op.schema().name());
 }
 
-void Recorder::Run(StreamState& state) {
+void Recorder::Run(StreamState& state, const char* why) {
   if (state.recording == nullptr || state.recording->calls().empty()) return;
+  BRIDGE_LOG(kLazy, kDebug,
+             "flushed " << state.recording->calls().size() << " calls of stream " << state.stream
+                        << ": " << why);
   std::unique_ptr<Recording> recording = std::move(state.recording);
   const OnStream on_stream(state.stream);
   const CallsRunNow run_now;
@@ -183,7 +193,8 @@ void Recorder::Run(StreamState& state) {
   }
 }
 
-void Recorder::CallByCall(Recording& recording) {
+void Recorder::CallByCall(Recording& recording, const std::string& why) {
+  BRIDGE_LOG(kLazy, kDebug, "runs " << recording.calls().size() << " calls one by one: " << why);
   ++runs_by_call_;
   RunCallByCall(recording);
 }
@@ -200,21 +211,26 @@ void Recorder::RunRecording(Recording& recording) {
   if (programs.ComesAgain()) {
     compiled_in_vain_ = 0;
   } else if (compiled_in_vain_ >= kCompiledInVain) {
-    return CallByCall(recording);
+    return CallByCall(recording, "recordings have not come again, and this one is new");
   } else {
     ++compiled_in_vain_;
   }
+  const uint64_t compiled_before = compilations_;
   std::shared_ptr<const RecordedProgram> program = programs.Get(recording, filled, &compilations_);
-  if (program->program == nullptr) return CallByCall(recording);
+  if (program->program == nullptr) return CallByCall(recording, program->refusal);
+  BRIDGE_LOG(kLazy, kDebug,
+             (compilations_ > compiled_before ? "compiled " : "replayed ")
+                 << program->program->forward().name() << " of " << recording.calls().size()
+                 << " calls");
   std::vector<at::Tensor> outputs;
   try {
     outputs = program->Run(recording);
   } catch (const AliasedInputs&) {
-    return CallByCall(recording);
+    return CallByCall(recording, "a call writes to memory that overlaps with another tensor");
   } catch (const c10::OutOfMemoryError&) {
     // One by one, only what is too large fails. A program that writes inputs may have done so.
     if (program->program->forward().mutates_inputs()) throw;
-    return CallByCall(recording);
+    return CallByCall(recording, "the program is too large for the memory");
   }
   for (size_t i = 0; i < filled.size(); ++i) {
     FillStorage(recording.values()[filled[i]].storage, std::move(outputs[i]));
@@ -228,7 +244,7 @@ void Recorder::Queue(const c10::StorageImpl& storage, const char* who) {
   for (auto& [id, state] : streams_) {
     if (state.recording == nullptr || !state.recording->Touches(storage)) continue;
     if (state.captures) Refuse(state, who);
-    Run(state);
+    Run(state, who);
   }
 }
 
@@ -247,7 +263,7 @@ void Recorder::Stop() {
   streams_.clear();
 }
 
-void Recorder::QueueStream(std::optional<uint32_t> stream) {
+void Recorder::QueueStream(std::optional<uint32_t> stream, const char* why) {
   if (CallsRunNow::IsSet() || InFrontEnd()) return;
   if (!lazy_mode.load(std::memory_order_relaxed) && captures.load(std::memory_order_relaxed) == 0) {
     return;
@@ -256,7 +272,7 @@ void Recorder::QueueStream(std::optional<uint32_t> stream) {
   for (auto& [id, state] : streams_) {
     if (stream.has_value() && id != *stream) continue;
     if (!state.captures) {
-      Run(state);
+      Run(state, why);
     } else if (stream.has_value()) {
       Refuse(state, "a wait for it, an event on it, or a compiled program");
     }
@@ -281,13 +297,14 @@ uint64_t Recorder::BeginCapture() {
   const Lock lock(mutex_);
   StreamState& state = CurrentState();
   TORCH_CHECK(!state.captures, "a graph is already captured on this stream");
-  Run(state);
+  Run(state, "a capture begins");
   StartLeavingOutMemory();
   state.captures = true;
   state.broken.clear();
   state.recording = std::make_unique<Recording>(/*is_capture=*/true);
   ++captures;
   state.capture = ++last_capture_;
+  BRIDGE_LOG(kLazy, kDebug, "began capture " << state.capture << " on stream " << state.stream);
   return state.capture;
 }
 
@@ -361,6 +378,9 @@ ReplayableGraph::ReplayableGraph(std::unique_ptr<Recording> recording, std::vect
   program_ = CompileRecording(*recording_, filled, {}, Results::kInPlace);
   TORCH_CHECK(program_->program != nullptr,
               "the captured calls have no program: ", program_->refusal);
+  BRIDGE_LOG(kLazy, kDebug,
+             "compiled " << program_->program->forward().name() << " of "
+                         << recording_->calls().size() << " captured calls");
   for (const uint32_t value : filled) {
     const c10::Storage& storage = recording_->values()[value].storage;
     storage.set_data_ptr_noswap(GetDeviceAllocator().allocate(storage.nbytes()));
@@ -375,6 +395,7 @@ void ReplayableGraph::Replay() const {
     if (storage) BeforeAccess(storage, "a captured graph");
   }
   const CallsRunNow run_now;  // also those that are no recipes of the program
+  BRIDGE_LOG(kLazy, kDebug, "replayed " << program_->program->forward().name());
   program_->Run(*recording_);
 }
 
@@ -385,7 +406,9 @@ std::string ReplayableGraph::Text() const {
 void BindRecorder(py::module_& module) {
   using ReleaseGil = py::call_guard<py::gil_scoped_release>;
   module.def("start_lazy_mode", [](size_t most) { Recorder::Get().StartLazyMode(most); });
-  module.def("queue_recorded", [] { Recorder::Get().QueueStream(std::nullopt); }, ReleaseGil());
+  module.def(
+      "queue_recorded", [] { Recorder::Get().QueueStream(std::nullopt, "mark_step()"); },
+      ReleaseGil());
   module.def("give_memory", [](const at::Tensor& tensor) {
     if (IsHpu(tensor) && !InFrontEnd()) BeforeAccess(tensor.storage(), "a use of its storage");
   });

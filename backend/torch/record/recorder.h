@@ -64,7 +64,8 @@ class Recorder final : public PendingWork {
   // Gives up everything that is recorded: at the end of the process nobody needs it.
   void Stop();
   // Queues what has been recorded for a stream, or for all streams that have no capture.
-  void QueueStream(std::optional<uint32_t> stream);
+  // `why` is for the log.
+  void QueueStream(std::optional<uint32_t> stream, const char* why);
 
   // Begins a capture on the current stream, and returns its number. Throws if the stream has one.
   uint64_t BeginCapture();
@@ -101,10 +102,10 @@ class Recorder final : public PendingWork {
   std::unique_ptr<Recording> TakeCapture(uint64_t capture);
   // Returns the state of this thread's current stream.
   StreamState& CurrentState();
-  // Runs the recording of a stream. The caller holds the mutex.
-  void Run(StreamState& state);
+  // Runs the recording of a stream; `why` is for the log. The caller holds the mutex.
+  void Run(StreamState& state, const char* why);
   void RunRecording(Recording& recording);
-  void CallByCall(Recording& recording);
+  void CallByCall(Recording& recording, const std::string& why);
   [[noreturn]] void Refuse(StreamState& state, const std::string& what);
 
   mutable std::mutex mutex_;
