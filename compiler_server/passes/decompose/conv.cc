@@ -79,6 +79,7 @@ void EmitVolumeConv(Call& call, ConvWindow window, bool transposed) {
   if (!transposed) {
     Value* y =
         call.b.Emit(OpKind::kConv, {DepthToChannels(call, x, depth), weight}, WindowAttrs(window));
+    if (call.refused()) return;
     return Finish(call, Volumes(call, y, x->type.sizes[0]), bias);
   }
   Dims sizes;

@@ -10,6 +10,8 @@ import torch
 from torch import nn
 from training_case import assert_close, compiled, matrix, only_graph
 
+from habana_frameworks.torch.dynamo import report
+
 CONVOLUTIONS = {
     "plain": lambda: nn.Conv3d(4, 6, 3),
     "by the depth alone": lambda: nn.Conv3d(4, 6, (3, 1, 1), padding=(1, 0, 0)),
@@ -91,3 +93,14 @@ def test_places_of_maxima():
     for mine, other in zip(ours, pool(x), strict=True):
         assert torch.equal(mine.cpu(), other)
     only_graph()
+
+
+def test_integers_are_refused():
+    """The compiler has no convolution of integers; the graph runs its step on the CPU."""
+    x = torch.arange(3 * 4**3).reshape(1, 3, 4, 4, 4)
+    weight = torch.arange(2 * 3 * 2**3).reshape(2, 3, 2, 2, 2)
+    ours = compiled(torch.nn.functional.conv3d)(x.to("hpu"), weight.to("hpu"))
+    assert torch.equal(ours.cpu(), torch.nn.functional.conv3d(x, weight))
+    (graph,) = report().graphs
+    assert graph.eager_nodes == 1
+    assert graph.eager_steps[0].endswith("# [dtype_c1] operand 0 of conv is i64")
