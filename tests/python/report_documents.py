@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from habana_frameworks.torch.dynamo.records.operators import OperatorCalls
 from habana_frameworks.torch.report.document import (
     Difference,
     Document,
@@ -69,7 +70,7 @@ def document(text: str = "demo", **changes: Any) -> Document:
         "breaks": [GraphBreak(text, text, [text], [Frame(text, 7, text, text)], 2)],
         "recompiles": [Recompile(text, text, "0/1", [text], text, 12.0)],
         "eager": [EagerSegment(text, text, text, text, text, 3)],
-        "cpu_operators": [],
+        "operators": [OperatorCalls(text, 12, 3, 1, 2, 8.5, [text])],
         "recipes": [RecipeTimeline(text, text, 2, 2.0, 1.0, [kernel], 0.125, 4096, 1_000_000)],
         "peak": Peak(2e11, 4e11, 1e10),
         "memory": Memory(

@@ -149,7 +149,15 @@ def test_large_graphs_are_cut_and_say_so(tmp_path):
 
 def test_empty_document(tmp_path):
     empty = document(
-        graphs=[], breaks=[], recompiles=[], eager=[], recipes=[], memory=None, peak=None, notes=[]
+        graphs=[],
+        breaks=[],
+        recompiles=[],
+        eager=[],
+        operators=[],
+        recipes=[],
+        memory=None,
+        peak=None,
+        notes=[],
     )
     page = opened(to_html(empty), tmp_path, opens_all=False)
     assert page.figure("graphs") == "0"

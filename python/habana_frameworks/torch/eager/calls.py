@@ -3,6 +3,7 @@ same fallback chain as a graph of torch.compile."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -18,7 +19,9 @@ from ..dynamo.capture.wire import CaptureError, NeedsFunctionalization, check_pl
 from ..dynamo.patches import fake_ops
 from ..dynamo.programs.binding import warn_once
 from ..dynamo.programs.service import CompileJob, Loaded, NoProgram, service
+from ..dynamo.records import operators
 from ..dynamo.records.records import GraphRecord
+from ..dynamo.records.users_line import users_line
 from ..dynamo.settings.options import key_options
 from ..dynamo.settings.resolve import resolve
 from ..torch_compat import features
@@ -84,6 +87,7 @@ def compile_call(name: str, overload: str, args: tuple[Any, ...], kwargs: dict[s
     function raises for wrong arguments."""
     namespace, _, short = name.partition("::")
     packet = getattr(getattr(torch.ops, namespace), short)
+    started = time.perf_counter()
     try:
         op = overload_of(packet, overload or "default", args, kwargs)
         with torch.no_grad():
@@ -97,6 +101,9 @@ def compile_call(name: str, overload: str, args: tuple[Any, ...], kwargs: dict[s
         return Answer(None, str(error), error.lasting)
     if program.eager_count:
         return Answer(None, _why_eager(program.text()))
+    operators.note_program(
+        short if namespace == "aten" else name, users_line(), (time.perf_counter() - started) * 1e3
+    )
     return Answer(program, "", True, captured.counts, captured.made, captured.resizes)
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import itertools
 import time
-import traceback
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -20,6 +18,7 @@ from ..dynamo.programs.binding import describe_program, log_record, warn_once
 from ..dynamo.programs.service import NoProgram
 from ..dynamo.records import records
 from ..dynamo.records.records import GraphRecord
+from ..dynamo.records.users_line import users_line
 from ..eager.calls import compile_graph, overload_of, tensors_among
 from ..torch_compat.fakes import FakeTensorMode
 from ..torch_compat.trees import tree_leaves, tree_map_only
@@ -27,8 +26,6 @@ from .numbers import VaryingNumbers
 from .views import Form, form_of, is_dense, row_major, view_of, with_memory_of
 
 _DEVICE = "hpu"
-_PACKAGE = str(Path(__file__).parents[2])
-_TORCH = str(Path(torch.__file__).parent)
 _counter = itertools.count()
 # By call: operator, overload, arguments by position and by name, and by tensor among the results
 # the tensor that the call makes, or None.
@@ -73,7 +70,7 @@ def compile_recording(
     varying: the numbers of the calls, counted in the order of the calls and their arguments, that
     should be inputs of the program and not part of it.
     """
-    record = GraphRecord(f"recording_{next(_counter)}", _users_line())
+    record = GraphRecord(f"recording_{next(_counter)}", users_line())
     record.nodes = len(calls)
     try:
         started = time.perf_counter()
@@ -103,14 +100,6 @@ def _refused(record: GraphRecord, reason: str, lasting: bool = True) -> Answer:
 def _report(record: GraphRecord) -> None:
     records.add(record)
     log_record(record)
-
-
-def _users_line() -> str:
-    """The line of the user's program that needs the recording; "" on a thread of autograd's."""
-    for frame in reversed(traceback.extract_stack()):
-        if not frame.filename.startswith((_PACKAGE, _TORCH)):
-            return f"{frame.filename}:{frame.lineno}"
-    return ""
 
 
 def _name(tensor: torch.Tensor) -> int:

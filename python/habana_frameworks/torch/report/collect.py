@@ -12,12 +12,13 @@ from typing import Any
 import torch
 
 from .. import native
+from ..dynamo.records import operators
 from ..dynamo.records.graph_watch import CapturedGraph
 from ..dynamo.records.records import GraphRecord, Report, report, since
 from ..utils.profiler.host_rates import HostRates
 from . import document, dynamo_events, graph_dump, timeline
 from .cures import for_eager
-from .document import CpuOperator, Document, Drawing, EagerSegment, Graph, RecipeTimeline, Stage
+from .document import Document, Drawing, EagerSegment, Graph, RecipeTimeline, Stage
 from .lookups import Known, lookup, stored
 from .recording import Recording
 
@@ -71,7 +72,7 @@ def collect(title: str, recording: Recording | None, known: Report | None = None
         dynamo_events.breaks(mark),
         dynamo_events.recompiles(compilations),
         _eager(known.graphs, graphs),
-        _cpu_operators(recording.cpu_operators_before if recording else {}),
+        operators.since(recording.operators_before) if recording else known.operators,
         timelines,
         document.Peak(peak.flops_per_second, peak.bf16_flops_per_second, peak.bytes_per_second)
         if peak
@@ -186,17 +187,6 @@ def _eager(listed: Iterable[GraphRecord], graphs: list[Graph]) -> list[EagerSegm
                 )
             )
     return segments
-
-
-def _cpu_operators(before: dict[str, int]) -> list[CpuOperator]:
-    """The operators, the most frequent first."""
-    counts = native.torch_module().fallback_counts()
-    more = {op: count - before.get(op, 0) for op, count in counts.items()}
-    return [
-        CpuOperator(op, calls)
-        for op, calls in sorted(more.items(), key=lambda item: (-item[1], item[0]))
-        if calls > 0
-    ]
 
 
 def _step(text: str) -> tuple[str, str]:

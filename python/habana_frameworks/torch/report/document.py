@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-VERSION = 1
+from ..dynamo.records.operators import OperatorCalls
+
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -121,15 +123,6 @@ class EagerSegment:
 
 
 @dataclass(frozen=True)
-class CpuOperator:
-    """An eager operator without a kernel on the device: its operands were copied to the CPU and
-    back."""
-
-    operator: str
-    calls: int
-
-
-@dataclass(frozen=True)
 class KernelRun:
     """A kernel of one launch; start counts from the launch's beginning."""
 
@@ -195,7 +188,7 @@ class Document:
     breaks: list[GraphBreak]
     recompiles: list[Recompile]
     eager: list[EagerSegment]
-    cpu_operators: list[CpuOperator]
+    operators: list[OperatorCalls]  # those called outside of graphs
     recipes: list[RecipeTimeline]
     peak: Peak | None
     memory: Memory | None

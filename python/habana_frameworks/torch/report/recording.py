@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import native
-from ..dynamo.records import graph_watch, records
+from ..dynamo.records import graph_watch, operators, records
 from ..dynamo.records.graph_watch import CapturedGraph
 from ..dynamo.records.records import GraphRecord
 from ..utils import profiler
@@ -35,7 +35,7 @@ class Recording:
 
     mark: Mark = field(default_factory=Mark)
     start: tuple[int, int] = (0, 0)  # records.position()
-    cpu_operators_before: dict[str, int] = field(default_factory=dict)
+    operators_before: operators.Counts = field(default_factory=dict)
     duration_ms: float = 0.0
     profile: Profile = field(default_factory=Profile)
     memory: Memory | None = None
@@ -69,7 +69,7 @@ def record() -> Iterator[Recording]:
     recording = Recording(
         Mark(dynamo_events.break_count(), time.time()),
         records.position(),
-        dict(native.torch_module().fallback_counts()),
+        operators.counts(),
     )
     with _lock:
         if _open is not None:

@@ -58,11 +58,14 @@ function eagerParts() {
       h("code", {class: "tight"}, e.what), h("span", {}, e.graph, " ", h("span", {class: "soft"}, e.source)),
       e.reason, h("span", {class: "cure"}, e.cure), e.count])));
   }
-  if (report.cpu_operators.length) {
-    parts.push(h("p", {class: "small"}, "Operators without a kernel on the device; their operands went to the CPU and back, inside graphs or outside:"),
-      h("p", {class: "small mono"}, report.cpu_operators.map((op) => `${op.operator} ×${op.calls}`).join("   ")));
-  }
   return parts;
+}
+function operatorParts() {
+  const shown = report.operators.slice(0, MAX_ROWS);
+  return [h("p", {class: "soft small"}, "A recipe runs on the device. A direct call is the CPU's kernel on device memory; a fallback is the CPU's kernel, inside graphs too, because no recipe can hold the call."),
+    table([["operator"], ["recipe calls", true], ["direct calls", true], ["fallback calls", true], ["programs", true], ["time to make them", true], ["lines that needed one"]],
+      shown.map((op) => [h("code", {}, op.operator), op.recipes, op.direct, op.fallbacks, op.programs, time(op.program_ms), op.lines.join(", ")])),
+    ...more(report.operators.length, shown.length)];
 }
 function recipeRow(recipe, open) {
   const inside = () => {
@@ -114,6 +117,7 @@ function build() {
     section("recompiles", "Recompilations", report.recompiles.length || "none", fitting(report.recompiles.length),
       report.recompiles.slice(0, MAX_ROWS).map(recompileCard), more(report.recompiles.length, MAX_ROWS)),
     section("eager", "Eager segments", report.eager.length || "none", fitting(report.eager.length), eagerParts()),
+    report.operators.length ? section("operators", "Operators outside of graphs", plural(report.operators.length, "operator"), fitting(report.operators.length), operatorParts()) : null,
     report.recipes.length ? section("recipes", "Recipes, kernel by kernel", peak, true,
       report.recipes.map((recipe, i) => recipeRow(recipe, i === 0))) : null,
     report.memory ? section("memory", "Device memory over time", `peak ${bytes(report.memory.peak_in_use)} of ${bytes(report.memory.limit)}`, true, memoryChart(report.memory)) : null,

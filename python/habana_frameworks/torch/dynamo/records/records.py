@@ -7,8 +7,11 @@ import contextlib
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+from . import operators
+from .operators import OperatorCalls
 
 
 @dataclass
@@ -104,6 +107,8 @@ class Report:
     dropped_graphs: int = 0
     # programs of dynamic graphs that were dropped and are made again when they are called
     dropped_shapes: int = 0
+    # those called outside of graphs
+    operators: list[OperatorCalls] = field(default_factory=list)
 
     def count(self, *origins: str) -> int:
         return sum(graph.origin in origins for graph in self.graphs)
@@ -154,6 +159,7 @@ class Report:
             "recipes": self.recipes,
             "eager_segments": self.eager_segments,
             "eager_reasons": self.eager_reasons,
+            "operators": [asdict(operator) for operator in self.operators],
         }
 
     def _repr_html_(self) -> str | None:
@@ -173,6 +179,11 @@ class Report:
             )
         for graph in self.graphs:
             lines += [f"  {line}" for line in graph.lines()]
+        if self.operators:
+            lines.append("  operators outside of graphs:")
+            lines += [f"    {operator}" for operator in self.operators[:MAX_OPERATORS]]
+        if (left_out := len(self.operators) - MAX_OPERATORS) > 0:
+            lines.append(f"    and {left_out} operators with fewer calls")
         return "\n".join(lines)
 
 
@@ -187,6 +198,8 @@ def show_pages_with(page_of: Callable[[Report], str]) -> None:
 
 # The report lists at most this many graphs, the newest ones.
 MAX_GRAPHS = 4096
+# Its text lists at most this many operators, those with the most calls.
+MAX_OPERATORS = 32
 
 _lock = threading.Lock()
 # Guarded by _lock.
@@ -194,6 +207,7 @@ _records: deque[GraphRecord] = deque()
 _dropped_graphs = 0
 _dropped_shapes = 0
 _resets = 0
+_operators_before: operators.Counts = {}
 _listeners: list[Callable[[], None]] = []
 
 
@@ -260,15 +274,19 @@ def subscribe(listener: Callable[[], None]) -> None:
 def report() -> Report:
     """A snapshot of this process's graphs, in the order they were compiled."""
     with _lock:
-        return Report(list(_records), _dropped_graphs, _dropped_shapes)
+        graphs = Report(list(_records), _dropped_graphs, _dropped_shapes)
+        before = _operators_before
+    return replace(graphs, operators=operators.since(before))
 
 
 def reset() -> None:
-    """Forgets all graphs; programs stay loaded."""
-    global _dropped_graphs, _dropped_shapes, _resets
+    """Forgets all graphs and calls; programs stay loaded."""
+    global _dropped_graphs, _dropped_shapes, _operators_before, _resets
+    before = operators.counts()
     with _lock:
         _resets += 1
         _records.clear()
+        _operators_before = before
         _dropped_graphs = _dropped_shapes = 0
 
 
