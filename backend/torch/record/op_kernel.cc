@@ -92,6 +92,7 @@ class OpKernel final : public c10::OperatorKernel {
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
     const auto arguments = torch::jit::last(*stack, argument_count_);
     if (Recorder& recorder = Recorder::Get(); recorder.Records()) {
+      if (Recorder::IsLazy() && !own_.has_value() && !mixed_devices_) MoveToDevice(op, stack);
       if (!IsRecordable(op, arguments)) {
         if (IsComposed()) recorder.RefuseInCapture(op);
       } else if (recorder.Record(rules_, op, argument_count_, stack)) {
@@ -150,6 +151,32 @@ class OpKernel final : public c10::OperatorKernel {
       refused->refusal = "its shape function raised an error";
       return refused;
     }
+  }
+
+  // Copies tensors on the CPU to the device, where others are, unless the call writes to them. Lazy
+  // mode takes them anywhere, and scripts rely on that.
+  void MoveToDevice(const c10::OperatorHandle& op, Stack* stack) const {
+    bool on_cpu = false;
+    for (const IValue& value : torch::jit::last(*stack, argument_count_)) {
+      ForEachTensor(value, [&](const at::Tensor& tensor) { on_cpu |= IsOnCpu(tensor); });
+    }
+    for (size_t i = 0; on_cpu && i < argument_count_; ++i) {
+      IValue& value = torch::jit::peek(*stack, i, argument_count_);
+      const c10::AliasInfo* alias = op.schema().arguments()[i].alias_info();
+      if (alias != nullptr && alias->isWrite()) continue;
+      if (value.isTensor() && IsOnCpu(value.toTensor())) {
+        value = value.toTensor().to(kHpuDevice);
+      } else if (value.isTensorList()) {
+        c10::List<at::Tensor> moved;
+        for (const at::Tensor& tensor : value.toTensorVector()) {
+          moved.push_back(IsOnCpu(tensor) ? tensor.to(kHpuDevice) : tensor);
+        }
+        value = moved;
+      }
+    }
+  }
+  static bool IsOnCpu(const at::Tensor& tensor) {
+    return tensor.defined() && tensor.device().is_cpu() && tensor.dim() > 0;
   }
 
   // Copies from and to the CPU are not recorded, and neither are operators that are composed of

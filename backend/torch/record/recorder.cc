@@ -84,6 +84,8 @@ bool Recorder::Records() const {
   return captures.load(std::memory_order_relaxed) > 0 && IsCapturing();
 }
 
+bool Recorder::IsLazy() { return lazy_mode.load(std::memory_order_relaxed); }
+
 Recorder::StreamState& Recorder::CurrentState() {
   const uint32_t stream = runtime::CurrentStreamId();
   StreamState& state = streams_[stream];

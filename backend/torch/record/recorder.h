@@ -52,6 +52,8 @@ class Recorder final : public PendingWork {
 
   // Returns whether calls of this thread on its current stream are recorded.
   bool Records() const;
+  // Returns whether the process is in lazy mode.
+  static bool IsLazy();
   // Records a call and replaces its arguments on the stack by its results. Returns false, and does
   // nothing, if the call must run now; what it touches has been queued then.
   bool Record(RuleTable& rules, const c10::OperatorHandle& op, size_t argument_count,

@@ -43,6 +43,17 @@ def test_nothing_runs_before_an_element_is_needed():
     assert (recorded(), counts.runs, counts.calls, counts.runs_by_call) == (0, 1, 3, 0)
 
 
+def test_tensors_on_the_cpu_are_copied_to_the_device():
+    """Scripts for lazy mode compare results with labels that are on the CPU."""
+    x, labels = matrix(2, 3), torch.tensor([2, 0])
+    hits = x.to("hpu").max(1)[1].eq(labels)
+    assert hits.tolist() == [True, False]
+    close(labels + x.to("hpu").max(1)[1], labels + x.max(1)[1])
+    close(torch.cat([x, x.to("hpu")]), torch.cat([x, x]))
+    with pytest.raises(RuntimeError, match="same device"):
+        x.add_(x.to("hpu"))  # nobody would see what is written to a copy
+
+
 NEEDS = {
     "item": lambda t: t.sum().item(),
     "cpu": lambda t: t.cpu(),
@@ -238,7 +249,7 @@ def test_bad_arguments_raise_where_they_are_given(caplog):
     with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):
         x @ x
     with pytest.raises(RuntimeError, match="at least two devices"):
-        x + torch.ones(2, 3)
+        torch.ones(2, 3).add_(x)
     with pytest.raises(RuntimeError, match="can't be cast"):
         torch.ones(3, dtype=torch.int64, device="hpu").add_(0.5)
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
