@@ -95,6 +95,7 @@ def test_captures(lines) -> None:
     assert numbered(lines()) == [
         "began capture N on stream N",
         "compiled recording_N of 1 captured calls",
+        "replayed recording_N",  # the end of the capture runs it
         "replayed recording_N",
     ]
     del y
