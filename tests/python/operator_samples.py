@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -31,11 +30,11 @@ AMBIGUOUS = {
 }  # fmt: skip
 
 
-def operators() -> list[Any]:
+def operators(dtype: torch.dtype = torch.float32) -> list[Any]:
     return [
         op
         for op in op_db
-        if op.name not in ARBITRARY | AMBIGUOUS and op.supports_dtype(torch.float32, "cpu")
+        if op.name not in ARBITRARY | AMBIGUOUS and op.supports_dtype(dtype, "cpu")
     ]
 
 
@@ -70,28 +69,25 @@ def is_plain(tensor: torch.Tensor) -> bool:
     return tensor.layout == torch.strided and not tensor.is_complex() and not tensor.is_nested
 
 
-def samples_of(op: Any) -> Iterator[Any]:
+def samples_of(op: Any, dtype: torch.dtype = torch.float32) -> Iterator[Any]:
+    """Samples that ask for gradients where the operator has some."""
     torch.manual_seed(0)
-    yield from op.sample_inputs("cpu", torch.float32, requires_grad=op.supports_autograd)
+    differentiable = op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
+    yield from op.sample_inputs("cpu", dtype, requires_grad=differentiable)
 
 
-def answered(
-    op: Any,
-) -> Iterator[tuple[Callable[..., Any], list[torch.Tensor], list[torch.Tensor]]]:
-    """Those of the first three samples that have an answer of plain tensors on the CPU: the call as
-    a function, its tensors, and the answer."""
-    for sample in itertools.islice(samples_of(op), 3):
-        function, tensors = closed(op, sample)
-        if not all(is_plain(tensor) for tensor in tensors):
-            continue
-        try:
-            wanted = function(*placed(tensors, "cpu"))
-        except Exception:
-            continue
-        if all(is_plain(result) for result in wanted):
-            yield function, tensors, wanted
-
-
-def assert_right(got: list[torch.Tensor], wanted: list[torch.Tensor]) -> None:
-    for ours, theirs in zip(got, wanted, strict=True):
-        torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-3, atol=1e-4, equal_nan=True)
+def with_gradients(
+    function: Callable[..., Any], tensors: list[torch.Tensor]
+) -> tuple[list[torch.Tensor], list[torch.Tensor | None]]:
+    """The results of a function that returns a list of tensors, and the gradients of a weighted
+    sum of them."""
+    results = function(*tensors)
+    losses = []
+    for result in results:
+        if result.requires_grad and result.is_floating_point() and result.numel() > 0:
+            weights = torch.linspace(0.5, 1.5, result.numel()).reshape(result.shape)
+            losses.append((result * weights.to(result.device, result.dtype)).sum())
+    asked = [tensor for tensor in tensors if tensor.requires_grad]
+    if not losses or not asked:
+        return results, []
+    return results, list(torch.autograd.grad(sum(losses), asked, allow_unused=True))
