@@ -119,3 +119,14 @@ def test_memory_of_another_order() -> None:
     other = with_memory_of(value, (2, 3, 4), (1, 8, 2))
     assert other.stride() == (1, 8, 2) and torch.equal(other, value)
     assert with_memory_of(value, (2, 3, 4), (12, 4, 1)) is value
+
+
+def test_another_type_of_an_odd_number_of_bytes() -> None:
+    base = torch.arange(7, dtype=torch.uint8)
+    for wanted in (base[:4].view(torch.int32), base[4:6].view(torch.int16)):
+        assert torch.equal(view_of(base, form_of(wanted)), wanted)
+
+
+def test_a_smaller_type() -> None:
+    base = torch.arange(6, dtype=torch.int16)
+    assert torch.equal(view_of(base, form_of(base.view(torch.uint8))), base.view(torch.uint8))

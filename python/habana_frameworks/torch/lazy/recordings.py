@@ -157,14 +157,12 @@ class _Capture:
         calls use the same view of it."""
         forms = self._forms.get(name, [])
         for form in forms:
-            elements = size // form.dtype.itemsize
-            if form.offset == 0 and is_dense(form) and torch.Size(form.sizes).numel() == elements:
+            filled = torch.Size(form.sizes).numel() * form.dtype.itemsize
+            if form.offset == 0 and is_dense(form) and filled == size:
                 return row_major(form)
         if len(forms) == 1:
             return forms[0]
-        if not forms:
-            return Form(torch.uint8, (size,), (1,), 0)
-        return Form(forms[0].dtype, (size // forms[0].dtype.itemsize,), (1,), 0)
+        return _row(forms, size)
 
     def graph(self) -> bytes:
         numbers = self.numbers.add_input(self._mode, self._calls)
@@ -228,7 +226,7 @@ class _Capture:
             # Memory that no call has filled yet.
             form = self._base_form(name, size)
             if not is_dense(form) or form.offset:
-                form = Form(form.dtype, (size // form.dtype.itemsize,), (1,), 0)
+                form = _row([form], size)
             base = torch.empty(form.sizes, dtype=form.dtype, device=torch.device(_DEVICE, 0))
             self._bases[name] = base
         return base
@@ -254,6 +252,13 @@ class _Capture:
             list(recording.forms),
         )
         return bytes(builder.serialize())
+
+
+def _row(forms: Sequence[Form], size: int) -> Form:
+    """A row that fills `size` bytes with elements of a type of these forms, if one divides them."""
+    fitting = [form.dtype for form in forms if size % form.dtype.itemsize == 0]
+    dtype = fitting[0] if fitting else torch.uint8
+    return Form(dtype, (size // dtype.itemsize,), (1,), 0)
 
 
 def _forms_in(calls: Sequence[RecordedCall]) -> dict[int, list[Form]]:

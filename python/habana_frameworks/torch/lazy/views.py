@@ -65,8 +65,16 @@ def view_of(base: torch.Tensor, wanted: Form) -> torch.Tensor:
     if view is not None:
         return view
     if base.dtype != wanted.dtype:
-        base = in_memory_order(base).reshape(-1).view(wanted.dtype)
+        return view_of(_as_type(base, wanted.dtype), wanted)
     return base.as_strided(wanted.sizes, wanted.strides, wanted.offset)
+
+
+def _as_type(base: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The memory of a dense tensor as a row of elements of another type. Bytes at its end that are
+    no whole element are left out."""
+    row = in_memory_order(base).reshape(-1)
+    elements = row.numel() * row.dtype.itemsize // dtype.itemsize
+    return row.narrow(0, 0, elements * dtype.itemsize // row.dtype.itemsize).view(dtype)
 
 
 def _by_slices(base: torch.Tensor, wanted: Form) -> torch.Tensor | None:
