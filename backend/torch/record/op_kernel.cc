@@ -23,6 +23,7 @@
 #include "backend/torch/pytorch/unstable_torch.h"
 #include "backend/torch/record/call_table.h"
 #include "backend/torch/record/front_end.h"
+#include "backend/torch/record/number_checks.h"
 #include "backend/torch/record/recorder.h"
 
 namespace hpu::torch_backend {
@@ -87,10 +88,12 @@ class OpKernel final : public c10::OperatorKernel {
         takes_statistics_(Contains(kTakeStatistics, schema.name())),
         counts_(CountsOf(ShortName(schema))),
         name_(runtime::NumberOfText(ShortName(schema))),
+        check_numbers_(NumberCheckOf(schema)),
         rules_(schema) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
     const auto arguments = torch::jit::last(*stack, argument_count_);
+    if (check_numbers_ != nullptr) check_numbers_(arguments);
     if (Recorder& recorder = Recorder::Get(); recorder.Records()) {
       if (Recorder::IsLazy() && !own_.has_value() && !mixed_devices_) MoveToDevice(op, stack);
       if (!IsRecordable(op, arguments)) {
@@ -244,6 +247,7 @@ class OpKernel final : public c10::OperatorKernel {
   OpCounts& counts_;
   const uint32_t name_;              // the number of the operator's name
   std::atomic<int> in_recipes_{-1};  // -1: not known yet
+  const NumberCheck check_numbers_;  // may be null
   CallTable table_;
   RuleTable rules_;
 };
