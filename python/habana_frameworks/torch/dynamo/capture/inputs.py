@@ -192,8 +192,9 @@ def has_offset(value: Any) -> bool:
 
 
 def fake_input(mode: FakeTensorMode, value: torch.Tensor) -> torch.Tensor:
-    """A fake tensor for a graph input that starts at the first element of its memory. It is never an
-    inference tensor, because functionalization and counters of versions refuse these."""
+    """A fake tensor for a graph input that starts at the first element of its memory.
+
+    It is never an inference tensor: functionalization and counters of versions refuse these."""
     if not (has_offset(value) or isinstance(value, FakeTensor) or value.is_inference()):
         return mode.from_tensor(value, static_shapes=True)
     with mode:
