@@ -13,45 +13,10 @@ import torch
 from both_modes import close, matrix
 from both_modes import mode as mode
 from torch import nn
+from wrapping_case import layers, on_hpu, wrapped
+from wrapping_case import told as told
 
 import habana_frameworks.torch as ht
-from habana_frameworks.torch.internal import notices
-
-
-@pytest.fixture(autouse=True)
-def told(monkeypatch, caplog):
-    """What the package has warned of in a test."""
-    monkeypatch.setattr(notices, "_said", set())
-    return lambda: [r.message for r in caplog.records if r.name == "habana_frameworks.torch"]
-
-
-class Counted(nn.Module):
-    """Counts the calls of its Python."""
-
-    def __init__(self, function) -> None:
-        super().__init__()
-        self.function = function
-        self.calls = 0
-
-    def forward(self, *args, **kwargs):
-        self.calls += 1
-        return self.function(*args, **kwargs)
-
-
-def wrapped(function, **options):
-    """A module of the function, and what calls it and says how often Python ran."""
-    module = ht.hpu.wrap_in_hpu_graph(Counted(function).eval(), **options)
-    return module, module.forward.graphs
-
-
-def layers() -> tuple[nn.Module, nn.Module]:
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.BatchNorm1d(8), nn.Linear(8, 3))
-    return model, copy.deepcopy(model).to("hpu")
-
-
-def on_hpu(*sizes: int, grad: bool = False) -> torch.Tensor:
-    return matrix(*sizes).to("hpu").requires_grad_(grad)
 
 
 def test_one_capture_for_each_form_of_the_inputs():
@@ -290,67 +255,6 @@ def test_parameters_of_another_form_are_captured_again():
     assert module.forward.graphs.captures == 2
 
 
-def test_gradients():
-    model, module = layers()
-    ht.hpu.wrap_in_hpu_graph(module)
-    for rows in (3, 5, 3, 5):
-        x, h = matrix(rows, 4).requires_grad_(), on_hpu(rows, 4, grad=True)
-        for m, batch in ((model, x), (module, h)):
-            m(batch).square().mean().backward()  # gradients accumulate
-        close(h.grad, x.grad)
-        for ours, theirs in zip(module.parameters(), model.parameters(), strict=True):
-            close(ours.grad, theirs.grad)
-            with torch.no_grad():
-                ours -= 0.1 * ours.grad
-                theirs -= 0.1 * theirs.grad
-    assert module.forward.graphs.captures == 2
-    assert module.forward.graphs.replays == 4
-
-
-def test_two_forwards_before_a_backward():
-    model, module = layers()
-    ht.hpu.wrap_in_hpu_graph(module)
-    for m, place in ((model, lambda t: t), (module, lambda t: t.to("hpu"))):
-        (m(place(matrix(3, 4))) - m(place(matrix(3, 4).flip(0) + 1))).square().sum().backward()
-    for ours, theirs in zip(module.parameters(), model.parameters(), strict=True):
-        close(ours.grad, theirs.grad)
-
-
-def test_a_frozen_parameter_and_one_that_is_thawed():
-    model, module = layers()
-    ht.hpu.wrap_in_hpu_graph(module)
-    for frozen in (True, False):
-        for m, x in ((model, matrix(3, 4)), (module, on_hpu(3, 4))):
-            m[0].weight.requires_grad_(not frozen)
-            m.zero_grad()
-            m(x).square().sum().backward()
-        assert (module[0].weight.grad is None) == frozen
-        close(module[3].weight.grad, model[3].weight.grad)
-    close(module[0].weight.grad, model[0].weight.grad)
-
-
-def test_a_result_that_is_changed_before_its_backward_is_noticed():
-    counted, _ = wrapped(lambda x: x.tanh())
-    x = on_hpu(3, grad=True)
-    counted(x).sum().backward()
-    result = counted(x)
-    with torch.no_grad():
-        result.add_(1)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        result.sum().backward()
-
-
-def test_second_derivatives_are_refused():
-    counted, _ = wrapped(lambda x: x.sin())
-    x = on_hpu(3, grad=True)
-    with pytest.raises(RuntimeError, match="has no second derivative: .*bypass_hpu_graphs=True"):
-        torch.autograd.grad(counted(x).sum(), x, create_graph=True)
-    result = counted(x, bypass_hpu_graphs=True)
-    (gradient,) = torch.autograd.grad(result.sum(), x, create_graph=True)
-    gradient.sum().backward()
-    close(x.grad, -matrix(3).sin())
-
-
 def test_random_numbers_are_those_of_eager_mode():
     dropout = nn.Dropout(0.5).to("hpu")
     counted, graphs = wrapped(nn.Dropout(0.5).to("hpu"))
@@ -538,42 +442,6 @@ def test_a_result_of_any_class():
     assert graphs.captures == 1
 
 
-def test_recurrent_modules():
-    torch.manual_seed(0)
-    lstm = nn.LSTM(4, 5, batch_first=True)
-    module = ht.hpu.wrap_in_hpu_graph(copy.deepcopy(lstm).to("hpu"))
-    for shift in (0.0, 1.0):
-        for m, x in ((lstm, matrix(2, 3, 4)), (module, on_hpu(2, 3, 4))):
-            m.zero_grad()
-            output, (hidden, _) = m(x + shift)
-            (output.sum() + hidden.square().sum()).backward()
-        for ours, theirs in zip(module.parameters(), lstm.parameters(), strict=True):
-            close(ours.grad, theirs.grad)
-    assert module.forward.graphs.captures == 1
-
-
-def test_tied_weights():
-    class Tied(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.table = nn.Embedding(5, 4)
-            self.head = nn.Linear(4, 5, bias=False)
-            self.head.weight = self.table.weight
-
-        def forward(self, tokens):
-            return self.head(self.table(tokens))
-
-    model = Tied()
-    module = ht.hpu.wrap_in_hpu_graph(copy.deepcopy(model).to("hpu"))
-    tokens = torch.tensor([0, 3, 1])
-    for _ in range(2):
-        for m, x in ((model, tokens), (module, tokens.to("hpu"))):
-            m.zero_grad()
-            m(x).square().sum().backward()
-        close(module.head.weight.grad, model.head.weight.grad)
-    assert module.head.weight is module.table.weight
-
-
 def test_inference_mode():
     model, module = layers()
     ht.hpu.wrap_in_hpu_graph(module.eval())
@@ -591,20 +459,6 @@ def test_functions():
     scale.zero_()  # what it uses besides is read in place
     close(function(on_hpu(3)), torch.zeros(3))
     assert function.graphs.captures == 1
-
-
-def test_a_function_of_a_module(told):
-    model, module = layers()
-    method = ht.hpu.graphs.wrap_in_hpu_graph_func(module.forward)
-    close(method(on_hpu(2, 4)), model(matrix(2, 4)))
-    assert method.graphs.captures == 1
-    closure = ht.hpu.graphs.wrap_in_hpu_graph_func(lambda x: module(x))
-    closure(on_hpu(2, 4)).sum().backward()  # the gradients of the module are not lost
-    assert module[3].bias.grad is not None
-    assert "it needs a gradient of a tensor that is no argument" in told()[-1]
-    with torch.no_grad():
-        closure(on_hpu(2, 4))
-    assert closure.graphs.captures == 1
 
 
 def test_arguments_without_an_effect_say_why(told):
