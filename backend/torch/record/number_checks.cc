@@ -1,6 +1,6 @@
 #include "backend/torch/record/number_checks.h"
 
-#include <ATen/Dispatch.h>
+#include <ATen/ATen.h>
 
 #include <limits>
 #include <string>

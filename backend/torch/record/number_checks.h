@@ -2,7 +2,7 @@
 // compute something for wrong ones, where the CPU's kernels raise an error.
 #pragma once
 
-#include <ATen/core/ivalue.h>
+#include <ATen/ATen.h>
 
 #include "backend/torch/pytorch/unstable_torch.h"
 
