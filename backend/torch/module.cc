@@ -25,6 +25,7 @@
 #include "backend/torch/record/op_kernel.h"
 #include "backend/torch/record/recorder.h"
 #include "backend/torch/record/replayable_call.h"
+#include "backend/torch/record/replayable_graph.h"
 
 namespace hpu::torch_backend {
 namespace {
@@ -266,6 +267,7 @@ PYBIND11_MODULE(_torch, m) {
   BindOpKernels(m);
   BindFrontEnd(m);
   BindReplayableCall(m);
+  BindReplayableGraph(m);
   BindRecorder(m);
   BindAutocast(m);
   BindDevice(m);

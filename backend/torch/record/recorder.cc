@@ -17,7 +17,6 @@
 #include "backend/torch/record/call_by_call.h"
 #include "backend/torch/record/front_end.h"
 #include "backend/torch/record/run_now.h"
-#include "program/program.h"
 
 namespace hpu::torch_backend {
 namespace {
@@ -374,37 +373,6 @@ void Recorder::ForgetPrograms() {
   programs_.swap(forgotten);
 }
 
-ReplayableGraph::ReplayableGraph(std::unique_ptr<Recording> recording, std::vector<uint32_t> filled)
-    : recording_(std::move(recording)) {
-  if (recording_->calls().empty()) return;
-  program_ = CompileRecording(*recording_, filled, {}, Results::kInPlace);
-  TORCH_CHECK(program_->program != nullptr,
-              "the captured calls have no program: ", program_->refusal);
-  BRIDGE_LOG(kLazy, kDebug,
-             "compiled " << program_->program->forward().name() << " of "
-                         << recording_->calls().size() << " captured calls");
-  for (const uint32_t value : filled) {
-    const c10::Storage& storage = recording_->values()[value].storage;
-    storage.set_data_ptr_noswap(GetDeviceAllocator().allocate(storage.nbytes()));
-  }
-}
-
-void ReplayableGraph::Replay() const {
-  if (program_ == nullptr) return;
-  runtime::QueueRecorded(&CurrentStream());
-  for (const RecordedProgram::Input& input : program_->inputs) {
-    const c10::Storage& storage = recording_->values()[input.value].storage;
-    if (storage) BeforeAccess(storage, "a captured graph");
-  }
-  const CallsRunNow run_now;  // also those that are no recipes of the program
-  BRIDGE_LOG(kLazy, kDebug, "replayed " << program_->program->forward().name());
-  program_->Run(*recording_);
-}
-
-std::string ReplayableGraph::Text() const {
-  return program_ == nullptr ? std::string() : PrintProgram(program_->program->program());
-}
-
 void BindRecorder(py::module_& module) {
   using ReleaseGil = py::call_guard<py::gil_scoped_release>;
   module.def("start_lazy_mode", [](size_t most) { Recorder::Get().StartLazyMode(most); });
@@ -435,9 +403,6 @@ void BindRecorder(py::module_& module) {
     return function();
   });
   module.def("is_capturing", [] { return Recorder::Get().IsCapturing(); });
-  py::class_<ReplayableGraph>(module, "ReplayableGraph")
-      .def("replay", &ReplayableGraph::Replay, ReleaseGil())
-      .def("text", &ReplayableGraph::Text);
 }
 
 }  // namespace hpu::torch_backend

@@ -27,23 +27,9 @@
 #include "backend/torch/record/recorded_program.h"
 #include "backend/torch/record/recording.h"
 #include "backend/torch/record/replayable_call.h"
+#include "backend/torch/record/replayable_graph.h"
 
 namespace hpu::torch_backend {
-
-// A capture that has ended. It keeps the memory that its program reads and writes.
-class ReplayableGraph {
- public:
-  ReplayableGraph(std::unique_ptr<Recording> recording, std::vector<uint32_t> filled);
-
-  // Runs the captured calls on the current stream.
-  void Replay() const;
-  // Returns the program as text.
-  std::string Text() const;
-
- private:
-  const std::unique_ptr<Recording> recording_;
-  std::shared_ptr<const RecordedProgram> program_;
-};
 
 // Thread-safe. A thread that waits for it gives the GIL to others.
 class Recorder final : public PendingWork {
