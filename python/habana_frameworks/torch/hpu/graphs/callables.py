@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...torch_compat import trees
 from .calls import CapturedCall
 from .module_state import ModuleState
+from .values import trees
 from .wrapped import tell_what_changes_nothing
 
 _Callable = Callable[..., Any]
@@ -96,7 +96,7 @@ class _Graphed:
         self._function = function
         self._state = ModuleState(module)
         # Tensors of its own, so that none is there twice.
-        arguments = trees.tree_map_only(
+        arguments = trees().tree_map_only(
             torch.Tensor,
             lambda t: t.detach().to("hpu").requires_grad_(t.requires_grad),
             sample_args,
@@ -128,7 +128,7 @@ class _Graphed:
 
 
 def _taken_apart(arguments: tuple[Any, ...]) -> tuple[list[torch.Tensor], Any]:
-    leaves, structure = trees.tree_flatten(arguments)
+    leaves, structure = trees().tree_flatten(arguments)
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     others = [None if isinstance(leaf, torch.Tensor) else (type(leaf), leaf) for leaf in leaves]
     return tensors, (structure, others)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import enum
+import functools
 import io
 import pickle
 import types
@@ -12,8 +13,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-
-from ...torch_compat import trees
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 # Values that a capture takes as they are. A call with another one is another capture.
@@ -33,6 +32,15 @@ _CONSTANTS = (
     types.BuiltinFunctionType,
 )
 _CONSTANT_TYPES = frozenset(_CONSTANTS)
+
+
+@functools.cache
+def trees() -> Any:
+    """The module of nested containers. A PyTorch without its names loses the captures of calls, and
+    nothing else."""
+    from ...torch_compat import trees as module
+
+    return module
 
 
 class NotCapturable(Exception):
@@ -86,7 +94,7 @@ def _read_tensor(tensor: torch.Tensor, tensors: dict[int, torch.Tensor], key: li
 def _parts(value: Any) -> tuple[Any, Callable[[Any], Any]] | None:
     """What a container of another type than Python's own is made of, and what makes one of such
     parts; None for what is no container."""
-    node = trees.node_of(value)
+    node = trees().node_of(value)
     if node is not None:
         children, context = node.flatten_fn(value)
         return list(children), lambda parts: node.unflatten_fn(parts, context)
