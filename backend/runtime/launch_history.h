@@ -1,5 +1,5 @@
-// What the last launches of a stream were for. A launch that fails shows it only when its stream is
-// waited for; the message then names the operator or program that queued it.
+// A stream remembers the purposes of its last launches. A launch that fails shows it only when its
+// stream is waited for; the message then names the operator or program that queued it.
 #pragma once
 
 #include <array>

@@ -70,7 +70,7 @@ EXCLUDED = {
             "its numbers are not those of CPU eager: tests/python/ops/test_random.py",
         ),
         (_TRAINING, "training: tests/python/backward_samples.py"),
-        (_SAMPLED, "PyTorch's samples: tests/python/ops/test_operator_samples.py"),
+        (_SAMPLED, "PyTorch's samples: tests/python/modes/test_operators.py"),
         (_QUANTISED, "only quantizers make such graphs: tests/python/ops/test_quantized.py"),
     )
     for line in names.strip().splitlines()

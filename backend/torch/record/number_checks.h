@@ -1,5 +1,5 @@
-// What operators require of plain numbers and their shape functions do not check: recipes would
-// compute something for wrong ones, where the CPU's kernels raise an error.
+// Some operators have requirements of plain numbers that their shape functions do not check.
+// Recipes would compute something for wrong numbers, where the CPU's kernels raise an error.
 #pragma once
 
 #include <ATen/ATen.h>

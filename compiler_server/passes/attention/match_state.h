@@ -1,4 +1,4 @@
-// What is known about a candidate for attention while it is matched, and how values are followed
+// The state of a match: it holds the facts about a candidate for attention and follows values
 // through reshapes and casts (attention_match.h says what is found).
 #pragma once
 

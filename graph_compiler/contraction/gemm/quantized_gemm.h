@@ -1,5 +1,5 @@
-// What kernels of quantized weights share (quantized_weights.h): the rows of x, the sums of their
-// groups, the factors of columns, and the results.
+// The kernels of quantized weights (quantized_weights.h) share these parts: the rows of x, the sums
+// of their groups, the factors of columns, and the results.
 #pragma once
 
 #include <algorithm>

@@ -243,6 +243,13 @@ def test_nesting_in_a_graph():
     assert [t.dtype for t in got] == [BF16, F32, F32, F32]
 
 
+def gradients_of_product(ctx, grad, dtype):
+    a, b = ctx.saved_tensors
+    first, second = grad @ b.t(), a.t() @ grad
+    assert first.dtype == second.dtype == dtype
+    return first, second
+
+
 class Product(torch.autograd.Function):
     @staticmethod
     @torch.amp.custom_fwd(device_type="hpu")
@@ -253,10 +260,7 @@ class Product(torch.autograd.Function):
     @staticmethod
     @torch.amp.custom_bwd(device_type="hpu")
     def backward(ctx, grad):
-        a, b = ctx.saved_tensors
-        first, second = grad @ b.t(), a.t() @ grad
-        assert first.dtype == second.dtype == BF16  # autocast is that of the forward
-        return first, second
+        return gradients_of_product(ctx, grad, BF16)  # autocast is that of the forward
 
 
 class ProductInF32(torch.autograd.Function):
@@ -269,10 +273,7 @@ class ProductInF32(torch.autograd.Function):
     @staticmethod
     @torch.amp.custom_bwd(device_type="hpu")
     def backward(ctx, grad):
-        a, b = ctx.saved_tensors
-        first, second = grad @ b.t(), a.t() @ grad
-        assert first.dtype == second.dtype == F32
-        return first, second
+        return gradients_of_product(ctx, grad, F32)
 
 
 @pytest.mark.parametrize("compiled", [False, True])

@@ -1,4 +1,4 @@
-"""What a Dynamo graph does with streams and events, done around its program.
+"""Does a Dynamo graph's operations on streams and events around its program.
 
 A program runs on one stream, the current one. So the current stream waits for the other streams of
 the graph and for the events that the graph waits for before the program starts, and the other
