@@ -217,7 +217,11 @@ void CompileQueue::AddCounters(std::map<std::string, uint64_t>& counters) const 
   counters["compile.overtaken"] += overtaken_;
   std::lock_guard<std::mutex> lock(mutex_);
   counters["compile.waiting"] += forward_.keys.size() + compile_.keys.size();
-  counters["compile.running"] += running_;
+  // A compilation is no longer counted when its waiters hear of its result, although its thread may
+  // still have something to do.
+  counters["compile.running"] += static_cast<uint64_t>(
+      std::count_if(inflight_.begin(), inflight_.end(),
+                    [](const auto& entry) { return entry.second.threads > 0; }));
   counters["compile.request_bytes"] += request_bytes_;
 }
 

@@ -187,8 +187,8 @@ class CompileQueue {
   std::deque<std::pair<std::chrono::steady_clock::time_point, std::shared_ptr<InflightCompilation>>>
       asked_;
   std::vector<Digest> arrived_;
-  size_t running_ = 0;          // compilations that a thread has, counted once for each thread
-  uint64_t request_bytes_ = 0;  // bytes of graphs, counted for each waiter
+  size_t running_ = 0;                     // threads that have a compilation; Stop() waits for them
+  uint64_t request_bytes_ = 0;             // bytes of graphs, counted for each waiter
   std::map<std::string, size_t> waiters_;  // by tenant; no entry is 0
   TenantBudget budget_;
 
