@@ -41,10 +41,15 @@ class Starter {
     if (IsOurs(SayHello(paths_.socket, interrupt_))) return paths_.socket;
     FileLock starting(paths_.socket + ".start");
     RETURN_IF_ERROR(starting.Take(deadline_, interrupt_));
-    // From here on no other process starts or replaces a server.
-    ASSIGN_OR_RETURN(const bool running, AwaitOtherServers());
-    if (running) return paths_.socket;
-    RETURN_IF_ERROR(Spawn());
+    // From here on no other client starts or replaces a server.
+    while (true) {
+      ASSIGN_OR_RETURN(const bool running, AwaitOtherServers());
+      if (running) return paths_.socket;
+      const absl::Status spawned = Spawn();
+      if (spawned.ok()) break;
+      // A server that is started by hand takes no start lock, so it may have come first.
+      if (!RunningServer(paths_.socket).has_value() || Clock::now() >= deadline_) return spawned;
+    }
     const absl::StatusOr<ServerInfo> started = SayHello(paths_.socket, interrupt_);
     if (IsOurs(started)) return paths_.socket;
     RETURN_IF_ERROR(started.status());

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,28 @@ def test_many_processes_start_one_server_and_compile_once(daemon: Daemon) -> Non
     assert len({pid for pid, _ in lines}) == 1
     assert sorted(origin for _, origin in lines) == ["coalesced"] * 5 + ["compiled"]
     assert daemon.compile_count() == 1
+
+
+def test_a_server_that_is_started_by_hand_in_between_is_found(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = daemon.folder / "gate"
+    gate.touch()
+    by_hand = [str(daemon.binary), "--daemon", "--cache-dir", str(daemon.folder / "cache")]
+
+    def start_by_hand() -> None:
+        wait_until(lambda: Path(f"{gate}.reached").exists())
+        without_gate = {k: v for k, v in os.environ.items() if k != "HPU_FAKE_START_GATE"}
+        with subprocess.Popen(by_hand, env=without_gate, stdout=subprocess.PIPE) as server:
+            assert server.stdout is not None and server.stdout.readline() == b"ready\n"
+        gate.unlink()
+
+    monkeypatch.setenv("HPU_FAKE_START_GATE", str(gate))
+    with ThreadPoolExecutor(1) as other:
+        started = other.submit(start_by_hand)
+        assert daemon.compile("quick").origin == "compiled"
+        started.result()
+    assert "another compile server holds" in daemon.log()
 
 
 def test_a_server_of_another_build_is_replaced(daemon: Daemon, tmp_path: Path) -> None:
