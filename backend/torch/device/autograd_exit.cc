@@ -1,6 +1,7 @@
 #include "backend/torch/device/autograd_exit.h"
 
 #include <ATen/ATen.h>
+#include <torch/extension.h>
 
 #include <atomic>
 #include <chrono>
@@ -18,10 +19,13 @@ constexpr std::chrono::seconds kPatience{1};
 std::atomic<bool> may_have_thread{false};
 
 // Runs a backward pass of its own: when it has ended, the thread has released the previous pass.
-// The pass holds no Python object, because the thread that runs it has never been in Python.
+// The pass holds no Python object, because the thread that runs it has never been in Python, and it
+// calls no operator that needs a program: Python captures those, and the interpreter may end before
+// that is done.
 void RunEmptyPass() {
-  const at::Tensor leaf = at::zeros({1}, at::TensorOptions().device(kHpuDevice)).requires_grad_();
-  leaf.view({1}).sum().backward();
+  const auto on_device = at::TensorOptions().device(kHpuDevice);
+  const at::Tensor leaf = at::empty({1}, on_device).requires_grad_();
+  torch::autograd::grad({leaf.view({1})}, {leaf}, {at::empty({1}, on_device)});
 }
 
 }  // namespace
