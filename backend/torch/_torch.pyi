@@ -198,6 +198,9 @@ def op_counts() -> dict[str, dict[str, int]]:
     since the last reset, by operator name as above."""
 
 def reset_op_counts() -> None: ...
+def wants_index_checks() -> bool:
+    """Returns whether PT_HPU_CHECK_INDICES is set."""
+
 def set_recipe_ops(names: list[str]) -> None:
     """Tells the names (without namespace and overload) of the operators that recipes have."""
 

@@ -169,7 +169,7 @@ double Scattered(OpKind op, double old, double value) {
 }
 
 // gather_elements reads, and the scatters write, the element that an index names along one
-// dimension.
+// dimension. A scatter writes nothing for an index outside of it.
 absl::Status PerElement(const Node& node, Operands in, HostTensor& out) {
   const int64_t dim = node.Int(AttrKey::kDim);
   const Dims strides = RowMajorStrides(in[0]->sizes);
@@ -178,7 +178,12 @@ absl::Status PerElement(const Node& node, Operands in, HostTensor& out) {
   IndexWalk walk(in[1]->sizes);
   for (size_t i = 0; i < in[1]->data.size(); ++i) {
     const double index = in[1]->data[i];
-    RETURN_IF_ERROR(CheckIndex(index, in[0]->sizes[dim]));
+    const absl::Status inside = CheckIndex(index, in[0]->sizes[dim]);
+    if (scatter && !inside.ok()) {
+      walk.Next();
+      continue;
+    }
+    RETURN_IF_ERROR(inside);
     const int64_t at =
         walk.Offset(strides) + (static_cast<int64_t>(index) - walk[dim]) * strides[dim];
     if (scatter) {

@@ -24,6 +24,14 @@ llvm::Value* MemoryAccess::ClampIndirect(const Access& access, llvm::Value* inde
   return b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, wide, last);
 }
 
+llvm::Value* MemoryAccess::IsInside(const Access& access, llvm::Value* index) {
+  llvm::Type* i64 = WithLanesOf(b_.getInt64Ty(), index->getType());
+  // A negative index is a large unsigned one.
+  return b_.CreateICmpULT(
+      b_.CreateSExt(index, i64),
+      llvm::ConstantInt::get(i64, static_cast<uint64_t>(access.indirect_limit)));
+}
+
 llvm::Value* MemoryAccess::Address(const Access& access, llvm::Value* scalar_indirect) {
   llvm::Value* element = b_.getInt64(static_cast<uint64_t>(access.offset));
   for (size_t d = 0; d < access.strides.size(); ++d) {
@@ -155,33 +163,41 @@ void MemoryAccess::Store(const Access& access, llvm::Value* value, ScalarType fr
     value = b_.CreateExtractElement(value, uint64_t{0});
   llvm::Value* raw = Narrow(b_, target_, value, from, access.type);
   llvm::Value* address = Address(access, scattered ? nullptr : indirect);
+  // What an index outside of the buffer would store goes to a slot that nobody reads.
+  const int64_t slot_bytes = position_.lanes * MemoryTypeSize(access.type);
+  llvm::Value* nowhere =
+      indirect == nullptr ? nullptr : frame_.StackSlot(static_cast<uint64_t>(slot_bytes));
+  llvm::Value* inside = indirect == nullptr ? nullptr : IsInside(access, indirect);
+  const auto target = [&](llvm::Value* at, llvm::Value* is_inside) {
+    return is_inside == nullptr ? at : b_.CreateSelect(is_inside, at, nowhere);
+  };
   if (position_.lanes == 1 || (!scattered && stride == 0)) {
-    b_.CreateAlignedStore(raw, address, AlignOf(access.type));
+    b_.CreateAlignedStore(raw, target(address, inside), AlignOf(access.type));
     return;
   }
   if (!IsVector(raw)) raw = b_.CreateVectorSplat(static_cast<unsigned>(position_.lanes), raw);
   const bool contiguous = !scattered && stride == 1;
   if (contiguous && (position_.mask == nullptr || HasMaskedMoves(access.type))) {
-    StoreVector(access, raw, address);
+    StoreVector(access, raw, target(address, inside));
     return;
   }
   llvm::Type* element = ElementType(b_.getContext(), access.type);
   llvm::Value* clamped = scattered ? ClampIndirect(access, indirect) : nullptr;
-  const auto lane_address = [&](llvm::Value* lane, llvm::Value* index) {
+  const auto lane_target = [&](llvm::Value* lane, llvm::Value* index, llvm::Value* is_inside) {
     llvm::Value* step = LaneStep(access, lane);
     if (index != nullptr) {
       step = b_.CreateAdd(
           step, b_.CreateMul(index, b_.getInt64(static_cast<uint64_t>(access.indirect_stride))));
     }
-    return b_.CreateGEP(element, address, step);
+    return target(b_.CreateGEP(element, address, step), is_inside);
   };
   if (position_.mask == nullptr) {
     for (int i = 0; i < position_.lanes; ++i) {
-      llvm::Value* index =
-          scattered ? b_.CreateExtractElement(clamped, static_cast<uint64_t>(i)) : nullptr;
-      b_.CreateAlignedStore(b_.CreateExtractElement(raw, static_cast<uint64_t>(i)),
-                            lane_address(b_.getInt64(static_cast<uint64_t>(i)), index),
-                            AlignOf(access.type));
+      const auto lane = static_cast<uint64_t>(i);
+      llvm::Value* index = scattered ? b_.CreateExtractElement(clamped, lane) : nullptr;
+      llvm::Value* is_inside = scattered ? b_.CreateExtractElement(inside, lane) : inside;
+      b_.CreateAlignedStore(b_.CreateExtractElement(raw, lane),
+                            lane_target(b_.getInt64(lane), index, is_inside), AlignOf(access.type));
     }
     return;
   }
@@ -191,14 +207,20 @@ void MemoryAccess::Store(const Access& access, llvm::Value* value, ScalarType fr
     return slot;
   };
   llvm::Value* values = slot_of(raw, MemoryTypeSize(access.type));
-  llvm::Value* indices = scattered ? slot_of(clamped, 8) : nullptr;
+  llvm::Value* given =
+      scattered ? slot_of(b_.CreateSExt(indirect, WithLanes(b_.getInt64Ty(), position_.lanes)), 8)
+                : nullptr;
   ForEachLane(ValidLanes(), [&](llvm::Value* lane) {
-    llvm::Value* index =
-        scattered ? b_.CreateLoad(b_.getInt64Ty(), b_.CreateGEP(b_.getInt64Ty(), indices, lane))
-                  : nullptr;
+    llvm::Value* index = nullptr;
+    llvm::Value* is_inside = inside;
+    if (scattered) {
+      index = b_.CreateLoad(b_.getInt64Ty(), b_.CreateGEP(b_.getInt64Ty(), given, lane));
+      is_inside = IsInside(access, index);
+      index = ClampIndirect(access, index);
+    }
     llvm::Value* one =
         b_.CreateAlignedLoad(element, b_.CreateGEP(element, values, lane), AlignOf(access.type));
-    b_.CreateAlignedStore(one, lane_address(lane, index), AlignOf(access.type));
+    b_.CreateAlignedStore(one, lane_target(lane, index, is_inside), AlignOf(access.type));
   });
 }
 

@@ -27,6 +27,7 @@ class MemoryAccess {
   // The address of lane 0, with a scalar indirection included.
   llvm::Value* Address(const Access& access, llvm::Value* scalar_indirect);
   llvm::Value* ClampIndirect(const Access& access, llvm::Value* index);
+  llvm::Value* IsInside(const Access& access, llvm::Value* index);
   llvm::Value* LaneStep(const Access& access, llvm::Value* lane);
   llvm::Value* ValidLanes();  // i64 count of leading lanes that exist
   bool HasMaskedMoves(MemoryType type) const;

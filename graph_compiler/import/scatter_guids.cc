@@ -53,7 +53,8 @@ E Updated(Update update, E old, E element) {
 }
 
 // Computes out = x; out[..., index[i], ...] = update(out[...], src[i]) along `dim`. `index` and
-// `src` have the shape of `src`, which may be smaller than the shape of x.
+// `src` have the shape of `src`, which may be smaller than the shape of x. An index outside of the
+// dimension writes nothing, as on a card, whose engines drop stores outside of a tensor.
 void Scatter(Importer& im, const View& index, const View& src, size_t dim, Update update) {
   const View x = im.Input(0);
   const View out = im.OutputValue(0, &x.strides);
@@ -63,7 +64,7 @@ void Scatter(Importer& im, const View& index, const View& src, size_t dim, Updat
   target.indirect_stride = out.strides[dim];
   target.indirect_limit = std::max<int64_t>(out.shape[dim], 1);
   BodyBuilder body;
-  const E position = WrapNegative(body.Load(Importer::AccessOf(index, src.shape)), out.shape[dim]);
+  const E position = body.Load(Importer::AccessOf(index, src.shape));
   target.indirect_value = position.id;
   E element = body.Load(WholeAccess(src));
   if (update != Update::kSet) {
@@ -155,16 +156,22 @@ absl::Status ImportScatterNd(Importer& im) {
   CopyTo(im, out, x);
   BodyBuilder body;
   E position = body.ConstInt(ScalarType::kI64, 0);
+  const E nowhere = body.ConstInt(ScalarType::kI64, -1);
+  std::vector<E> tuple_values;
   int64_t limit = 1;
   for (size_t j = 0; j < tuple; ++j) {
     Access access{index.value, index.type, Shape(domain.size(), 0),
                   index.offset + static_cast<int64_t>(j) * index.strides.back()};
     for (size_t d = 0; d < index_dims; ++d) access.strides[d] = index.strides[d];
     const E one = WrapNegative(Cast(body.Load(access), ScalarType::kI64), x.shape[j]);
-    const E last = body.ConstInt(ScalarType::kI64, std::max<int64_t>(x.shape[j] - 1, 0));
-    const E inside = Min(Max(one, ConstLike(one, 0)), last);
-    position = position + inside * static_cast<double>(out.strides[j]);
+    position = position + one * static_cast<double>(out.strides[j]);
+    tuple_values.push_back(one);
     limit += (x.shape[j] - 1) * out.strides[j];
+  }
+  for (size_t j = 0; j < tuple; ++j) {
+    const E one = tuple_values[j];
+    position = Select(one < static_cast<double>(x.shape[j]), position, nowhere);
+    position = Select(one < 0.0, nowhere, position);
   }
   Access target{out.value, out.type, Shape(domain.size(), 0), out.offset};
   for (size_t d = index_dims; d < domain.size(); ++d) {

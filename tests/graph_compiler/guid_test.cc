@@ -301,6 +301,53 @@ TEST_P(GuidTest, GathersAndScatters) {
   EXPECT_EQ(run.Get<float>(copied), wanted);
 }
 
+// The positions of one line differ from lane to lane, and lines are longer than the vectors of any
+// level and no multiple of them.
+TEST_P(GuidTest, ScattersWriteNothingOutside) {
+  constexpr size_t kColumns = 37;
+  constexpr size_t kRows = 4;
+  GraphBuilder b;
+  const uint32_t table = b.Persistent({kColumns, kRows});
+  const uint32_t index = b.Persistent({kColumns, 3}, syn_type_int32);
+  const uint32_t source = b.Persistent({kColumns, 3});
+  const uint32_t set = b.Persistent({kColumns, kRows});
+  const uint32_t sum = b.Persistent({kColumns, kRows});
+  b.Node("scatter_fwd_f32", {table, index, source}, {set}, ns_ScatterKernel_Params{1});
+  ns_ScatterReduceKernel_Params add{};
+  add.include_self = 1;
+  add.mode = NS_SCATTER_REDUCE_SUM;
+  b.Node("scatter_reduce_fwd_f32", {table, index, source}, {sum}, add);
+  const uint32_t pairs = b.Persistent({2, 3}, syn_type_int32);
+  const uint32_t updates = b.Persistent({3});
+  const uint32_t by_pairs = b.Persistent({kColumns, kRows});
+  b.Node("scatter_nd_onnx_fwd_f32", {table, pairs, updates}, {by_pairs});
+  GraphRun run(b.graph);
+  const auto ts = RandomFloats(kColumns * kRows);
+  const auto ss = RandomFloats(kColumns * 3, 2);
+  std::vector<int32_t> is(kColumns * 3);
+  for (size_t i = 0; i < is.size(); ++i) is[i] = static_cast<int32_t>(i * 5 % 9) - 2;  // -2 .. 6
+  run.Set(table, ts);
+  run.Set(index, is);
+  run.Set(source, ss);
+  // (0, 37) and (4, -5) would be inside of the table if only the element's number counted.
+  run.Set(pairs, std::vector<int32_t>{2, 36, 0, 37, 4, -5});
+  run.Set(updates, std::vector<float>{50, 60, 70});
+  RunOrFail(run);
+  auto wanted_set = ts;
+  auto wanted_sum = ts;
+  for (size_t i = 0; i < is.size(); ++i) {
+    if (is[i] < 0 || is[i] >= static_cast<int32_t>(kRows)) continue;
+    const size_t at = static_cast<size_t>(is[i]) * kColumns + i % kColumns;
+    wanted_set[at] = ss[i];
+    wanted_sum[at] += ss[i];
+  }
+  EXPECT_EQ(run.Get<float>(set), wanted_set);
+  EXPECT_EQ(run.Get<float>(sum), wanted_sum);
+  auto wanted_pairs = ts;
+  wanted_pairs[2 * kColumns + 36] = 50;
+  EXPECT_EQ(run.Get<float>(by_pairs), wanted_pairs);
+}
+
 TEST(InferShapesTest, FillsSizesAndRefusesMisfits) {
   GraphBuilder b;
   const uint32_t x = b.Persistent({4, 3});

@@ -32,8 +32,9 @@ bool IsUsers(std::string_view file) {
 
 }  // namespace
 
-uint32_t LineOfCaller() {
-  if (!runtime::WantsSourceLines()) return 0;
+uint32_t LineOfCaller() { return runtime::WantsSourceLines() ? FindLineOfCaller() : 0; }
+
+uint32_t FindLineOfCaller() {
   if (known_line != 0) return known_line;
   const py::gil_scoped_acquire gil;
   auto frame = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(PyEval_GetFrame()));

@@ -1,5 +1,6 @@
-// The line of the user's program that calls an operator, for the messages of failed launches. It is
-// found only with PT_HPU_SOURCE_LINES, because it takes a walk over Python's frames.
+// The line of the user's program that calls an operator, for the messages of failed launches and
+// of wrong indices. Launches have it only with PT_HPU_SOURCE_LINES, because it takes a walk over
+// Python's frames.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,8 @@ namespace hpu::torch_backend {
 // Python of the user's calls this thread (autograd runs the backward on a thread of its own). Works
 // with or without the GIL.
 uint32_t LineOfCaller();
+// Does so whether lines are wanted or not.
+uint32_t FindLineOfCaller();
 
 // While it lives, a line that was found before is the one of its thread.
 class KnownLine {

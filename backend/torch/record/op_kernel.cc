@@ -23,6 +23,7 @@
 #include "backend/torch/pytorch/unstable_torch.h"
 #include "backend/torch/record/call_table.h"
 #include "backend/torch/record/front_end.h"
+#include "backend/torch/record/index_checks.h"
 #include "backend/torch/record/number_checks.h"
 #include "backend/torch/record/recorder.h"
 
@@ -89,11 +90,13 @@ class OpKernel final : public c10::OperatorKernel {
         counts_(CountsOf(ShortName(schema))),
         name_(runtime::NumberOfText(ShortName(schema))),
         check_numbers_(NumberCheckOf(schema)),
+        check_indices_(IndexCheck::Of(schema)),
         rules_(schema) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
     const auto arguments = torch::jit::last(*stack, argument_count_);
     if (check_numbers_ != nullptr) check_numbers_(arguments);
+    if (check_indices_.has_value() && WantsIndexChecks()) CheckIndices(op, arguments);
     if (Recorder& recorder = Recorder::Get(); recorder.Records()) {
       if (Recorder::IsLazy() && !own_.has_value() && !mixed_devices_) MoveToDevice(op, stack);
       if (!IsRecordable(op, arguments)) {
@@ -117,7 +120,9 @@ class OpKernel final : public c10::OperatorKernel {
     CallTable::Found found = table_.Find(call);
     if (found.made == nullptr) {
       const bool at_once = takes_statistics_ && HasSeveralFloats(arguments);
-      if (direct && !found.worth_a_program && !at_once) return RunDirectly(op, keys, stack);
+      if (direct && !found.worth_a_program && !at_once && IndicesFit(arguments)) {
+        return RunDirectly(op, keys, stack);
+      }
       found.made = Compile(op, arguments);
       table_.Keep(call, found.made);
     }
@@ -154,6 +159,19 @@ class OpKernel final : public c10::OperatorKernel {
       refused->refusal = "its shape function raised an error";
       return refused;
     }
+  }
+
+  // The CPU's kernel raises an error for the other calls.
+  bool IndicesFit(c10::ArrayRef<IValue> arguments) const {
+    return !check_indices_.has_value() || check_indices_->FindOutside(arguments).empty();
+  }
+
+  // While a graph is captured nothing has been computed yet.
+  void CheckIndices(const c10::OperatorHandle& op, c10::ArrayRef<IValue> arguments) const {
+    if (InFrontEnd() || Recorder::Get().IsCapturing()) return;
+    const std::string found = check_indices_->FindOutside(arguments);
+    TORCH_CHECK_INDEX(found.empty(), WithLine(ShortName(op.schema()), FindLineOfCaller()), ": ",
+                      found, " (checked because of PT_HPU_CHECK_INDICES)");
   }
 
   // Copies tensors on the CPU to the device, where others are, unless the call writes to them. Lazy
@@ -248,6 +266,7 @@ class OpKernel final : public c10::OperatorKernel {
   const uint32_t name_;              // the number of the operator's name
   std::atomic<int> in_recipes_{-1};  // -1: not known yet
   const NumberCheck check_numbers_;  // may be null
+  const std::optional<IndexCheck> check_indices_;
   CallTable table_;
   RuleTable rules_;
 };
@@ -344,6 +363,7 @@ void RegisterOpKernels() {
 }
 
 void BindOpKernels(pybind11::module_& module) {
+  module.def("wants_index_checks", &WantsIndexChecks);
   module.def("set_recipe_ops", [](const std::vector<std::string>& names) {
     RecipeOps() = {names.begin(), names.end()};
   });

@@ -101,11 +101,14 @@ struct JoinedIndex {
 
 // Returns one index into the merged dimensions [first, last). A dimension without a tensor is
 // enumerated in full. Enumerated dimensions come after the dimensions of the tensors, as in
-// PyTorch's result.
+// PyTorch's result. For a call that writes, positions are negative where an index is out of range.
 Value* MergeIndices(Call& call, const Dims& sizes, const std::vector<Value*>& indices,
-                    int64_t first, int64_t last) {
+                    int64_t first, int64_t last, bool writes) {
   Value* position = nullptr;
+  Value* outside = nullptr;
   Dims counted;
+  const bool several =
+      std::count(indices.begin() + first, indices.begin() + last, nullptr) < last - first - 1;
   for (int64_t dim = first; dim < last; ++dim) {
     if (position != nullptr) {
       position = call.b.Binary(OpKind::kMul, position, static_cast<double>(sizes[dim]));
@@ -113,6 +116,18 @@ Value* MergeIndices(Call& call, const Dims& sizes, const std::vector<Value*>& in
     if (indices[dim] == nullptr) continue;
     Value* index = WrapIndex(call, call.b.Cast(indices[dim], DType::kI64), sizes[dim]);
     position = position == nullptr ? index : call.b.Binary(OpKind::kAdd, position, index);
+    if (!writes || !several) continue;
+    // The merged position of an index that is too large would be inside.
+    Value* beyond = call.b.Emit(
+        OpKind::kLogicalOr, {call.b.Binary(OpKind::kLt, index, 0.0),
+                             call.b.Binary(OpKind::kGe, index, static_cast<double>(sizes[dim]))});
+    outside = outside == nullptr ? beyond : call.b.Emit(OpKind::kLogicalOr, {outside, beyond});
+  }
+  if (outside != nullptr) {
+    const int64_t places = NumElements(std::span(sizes).subspan(first, last - first));
+    Value* nowhere = call.b.Full(-static_cast<double>(places), DType::kI64, position->type.sizes);
+    position = call.b.Emit(OpKind::kWhere,
+                           {call.b.Expand(outside, position->type.sizes), nowhere, position});
   }
   for (int64_t dim = first; dim < last; ++dim) {
     if (indices[dim] == nullptr) counted.push_back(dim);
@@ -133,7 +148,8 @@ Value* MergeIndices(Call& call, const Dims& sizes, const std::vector<Value*>& in
 }
 
 // Refuses the call if the indices cannot be joined.
-JoinedIndex JoinIndices(Call& call, const Value* x, const std::vector<Value*>& indices) {
+JoinedIndex JoinIndices(Call& call, const Value* x, const std::vector<Value*>& indices,
+                        bool writes) {
   JoinedIndex joined;
   const Dims& sizes = x->type.sizes;
   int64_t first = 0;
@@ -153,7 +169,7 @@ JoinedIndex JoinIndices(Call& call, const Value* x, const std::vector<Value*>& i
   }
   const auto from = indices.begin() + first;
   if (std::find(from, indices.begin() + last, nullptr) != indices.begin() + last) first = 0;
-  joined.position = MergeIndices(call, sizes, indices, first, last);
+  joined.position = MergeIndices(call, sizes, indices, first, last, writes);
   joined.first = first;
   joined.last = last;
   int64_t merged = 1;
@@ -166,7 +182,7 @@ JoinedIndex JoinIndices(Call& call, const Value* x, const std::vector<Value*>& i
 
 void IndexTensor(Call& call) {
   Value* x = call.Tensor(kSelf);
-  const JoinedIndex index = JoinIndices(call, x, call.OptionalTensors("indices"));
+  const JoinedIndex index = JoinIndices(call, x, call.OptionalTensors("indices"), /*writes=*/false);
   if (call.refused()) return;
   call.Return(call.b.Gather(call.b.Reshape(x, index.sizes), index.position, index.first));
 }
@@ -198,7 +214,7 @@ void IndexPut(Call& call) {
     if (adds) return call.Refuse("values added by a mask");
     return PutMasked(call, x, *given, given - indices.begin(), values);
   }
-  const JoinedIndex index = JoinIndices(call, x, indices);
+  const JoinedIndex index = JoinIndices(call, x, indices, /*writes=*/true);
   if (call.refused()) return;
   // The values' dimensions for the positions are at the place of the merged dimension.
   const Dims& places = index.position->type.sizes;

@@ -21,6 +21,7 @@ import torch
 from . import native
 from .internal import bridge_config, lazy_mode
 from .internal.after_import import after_import
+from .internal.notices import once
 from .internal.submodules import on_demand
 from .torch_compat import TESTED, features, minor_version
 from .torch_compat.devices import register_device_module
@@ -88,6 +89,12 @@ def _register_device_interface() -> None:
     device_interface.register()
 
 
+def _run_uncompiled() -> None:
+    """Lets torch.compile run functions as they are, because only single operators check indices."""
+    once("PT_HPU_CHECK_INDICES is set: torch.compile runs functions as they are, uncompiled")
+    torch.compiler.set_stance("force_eager")
+
+
 def _announce_backend() -> None:
     """Makes `backend="hpu_backend"` known by name, without importing torch._dynamo early."""
     import importlib.metadata
@@ -130,6 +137,8 @@ def autoload() -> None:
         "torch._dynamo.device_interface",
         lambda: features.enable(features.DEVICE_INTERFACE, _register_device_interface),
     )
+    if native.torch_module().wants_index_checks():
+        after_import("torch._dynamo", _run_uncompiled)
     _announce_backend()
 
 

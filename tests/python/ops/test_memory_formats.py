@@ -188,9 +188,12 @@ def test_embedding_bag_has_eagers_sizes(op, mode, last):
         call = getattr(torch.ops.aten, op)
         return call(weight, indices, offsets, False, mode, False, None, last)
 
+    torch._dynamo.reset()
     got = torch.compile(function, backend="hpu_backend")(weight, indices, offsets)
     want = function(weight, indices, offsets)
-    assert [layout(t) for t in got] == [layout(t) for t in want]
+    # For the rest of the results PyTorch's shape function and its CPU kernel disagree in this case.
+    count = 1 if last and op == "_embedding_bag_forward_only" else 4
+    assert [layout(t) for t in got][:count] == [layout(t) for t in want][:count]
     torch.testing.assert_close(got[0].cpu(), want[0].cpu())
 
 
