@@ -1,6 +1,7 @@
 #include "backend/runtime/device_allocator.h"
 
 #include <algorithm>
+#include <chrono>
 #include <iomanip>
 #include <sstream>
 
@@ -65,9 +66,11 @@ DeviceAllocator::FreeList& DeviceAllocator::ListOf(const DeviceBlock& block) {
 
 absl::StatusOr<DeviceBlock*> DeviceAllocator::Allocate(uint64_t bytes, Stream& stream) {
   RETURN_IF_ERROR(device_.CheckUsable());
+  CallContext context = ContextOfCaller();
   std::lock_guard lock(mutex_);
   if (bytes == 0) return InvalidArgument("an allocation of 0 bytes");
-  if (bytes > stats_.limit) return OutOfMemory(bytes);  // also keeps rounding from overflowing
+  if (bytes > stats_.limit)
+    return OutOfMemory(bytes, stream);  // also keeps rounding from overflowing
   const uint64_t rounded = RoundUp(bytes, kBlockAlignment);
   const bool small = rounded <= kSmallRequest;
   ReclaimFinished(/*wait=*/false);
@@ -78,6 +81,9 @@ absl::StatusOr<DeviceBlock*> DeviceAllocator::Allocate(uint64_t bytes, Stream& s
   // This splits even a small rest, which joins its neighbour once that is free.
   if (block->bytes > rounded) Split(block, rounded);
   block->allocated = true;
+  block->requested = bytes;
+  Note("alloc", block->address, bytes, stream, context);
+  block->context = std::move(context);
   stats_.in_use += block->bytes;
   stats_.max_in_use = std::max(stats_.max_in_use, stats_.in_use);
   stats_.max_alloc_size = std::max(stats_.max_alloc_size, block->bytes);
@@ -113,7 +119,7 @@ absl::StatusOr<DeviceBlock*> DeviceAllocator::TakeSegment(uint64_t bytes, Stream
   if (!block.ok() && absl::IsResourceExhausted(block.status()) && bytes < segment_bytes) {
     block = TakeSegmentOfSize(bytes, stream, small);
   }
-  if (!block.ok() && absl::IsResourceExhausted(block.status())) return OutOfMemory(bytes);
+  if (!block.ok() && absl::IsResourceExhausted(block.status())) return OutOfMemory(bytes, stream);
   return block;
 }
 
@@ -130,6 +136,8 @@ absl::StatusOr<DeviceBlock*> DeviceAllocator::TakeSegmentOfSize(uint64_t segment
   block->bytes = segment_bytes;
   block->stream = &stream;
   block->small = small;
+  segments_.emplace(address, block);
+  Note("segment_alloc", address, segment_bytes, stream);
   ++stats_.total_system_allocs;
   ++stats_.total_active_allocs;
   stats_.reserved += segment_bytes;
@@ -156,9 +164,12 @@ void DeviceAllocator::Split(DeviceBlock* block, uint64_t bytes) {
 
 void DeviceAllocator::Free(DeviceBlock* block) {
   if (!device_.CheckUsable().ok()) return;
+  const CallContext context = ContextOfCaller();
   std::lock_guard lock(mutex_);
   HPU_CHECK(block->allocated, "block freed twice");
   block->allocated = false;
+  block->context = nullptr;
+  Note("free_requested", block->address, block->requested, *block->stream, context);
   stats_.in_use -= block->bytes;
   ++stats_.num_frees;
   --stats_.active_allocs;
@@ -209,6 +220,7 @@ DeviceBlock* DeviceAllocator::JoinWith(DeviceBlock* block, DeviceBlock* neighbou
 }
 
 void DeviceAllocator::ReturnToList(DeviceBlock* block) {
+  Note("free_completed", block->address, block->requested, *block->stream);
   block = JoinWith(block, block->previous);
   block = JoinWith(block, block->next);
   ListOf(*block).insert(block);
@@ -244,6 +256,8 @@ absl::Status DeviceAllocator::ReleaseCached() {
       }
       it = list.erase(it);
       RETURN_IF_SYN_ERROR(device_.api(), synDeviceFree, device_.id(), block->address, 0);
+      segments_.erase(block->address);
+      Note("segment_free", block->address, block->bytes, *block->stream);
       stats_.reserved -= block->bytes;
       ++stats_.total_system_frees;
       --stats_.total_active_allocs;
@@ -253,15 +267,57 @@ absl::Status DeviceAllocator::ReleaseCached() {
   return absl::OkStatus();
 }
 
-absl::Status DeviceAllocator::OutOfMemory(uint64_t bytes) const {
+absl::Status DeviceAllocator::OutOfMemory(uint64_t bytes, const Stream& stream) {
   uint64_t free_bytes = 0;
   uint64_t total_bytes = stats_.limit;
   device_.api().synDeviceGetMemoryInfo(device_.id(), &free_bytes, &total_bytes);
+  Note("oom", free_bytes, bytes, stream);
   return Error(absl::StatusCode::kResourceExhausted, "hpu out of memory: tried to allocate ",
                FormatBytes(bytes), " (", bytes, " bytes); free ", FormatBytes(free_bytes),
                ", total ", FormatBytes(total_bytes), ", in use by tensors ",
                FormatBytes(stats_.in_use), ", held in the allocator's cache ",
                FormatBytes(stats_.reserved - stats_.in_use));
+}
+
+CallContext DeviceAllocator::ContextOfCaller() const {
+  // The function may wait for Python's lock, whose holder may wait for the allocator.
+  CallContext (*const context)() = context_.load(std::memory_order_relaxed);
+  return context == nullptr ? nullptr : context();
+}
+
+void DeviceAllocator::Note(const char* action, uint64_t address, uint64_t bytes,
+                           const Stream& stream, const CallContext& context) {
+  if (most_events_ == 0) return;
+  if (events_.size() >= most_events_) events_.pop_front();
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  events_.push_back({action, address, bytes, stream.id(),
+                     std::chrono::duration_cast<std::chrono::microseconds>(now).count(), context});
+}
+
+void DeviceAllocator::RecordHistory(std::optional<HistoryOptions> options) {
+  std::lock_guard lock(mutex_);
+  most_events_ = options.has_value() ? options->most_events : 0;
+  context_ = options.has_value() ? options->context : nullptr;
+  events_.clear();
+}
+
+MemorySnapshot DeviceAllocator::Snapshot() const {
+  std::lock_guard lock(mutex_);
+  MemorySnapshot snapshot;
+  for (const auto& [address, first] : segments_) {
+    SegmentInfo segment{address, 0, first->stream->id(), first->small, {}};
+    for (const DeviceBlock* block = first; block != nullptr; block = block->next) {
+      segment.bytes += block->bytes;
+      const char* state = block->allocated            ? "active_allocated"
+                          : block->pending_events > 0 ? "active_awaiting_free"
+                                                      : "inactive";
+      segment.blocks.push_back({block->address, block->bytes,
+                                block->allocated ? block->requested : 0, state, block->context});
+    }
+    snapshot.segments.push_back(std::move(segment));
+  }
+  snapshot.events.assign(events_.begin(), events_.end());
+  return snapshot;
 }
 
 MemoryStats DeviceAllocator::stats() const {

@@ -7,12 +7,16 @@
 // Free has ended.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <vector>
 
+#include "backend/runtime/memory_history.h"
 #include "base/status.h"
 #include "synapse/include/synapse_api_types.h"
 
@@ -25,6 +29,7 @@ class Stream;
 struct DeviceBlock {
   uint64_t address = 0;
   uint64_t bytes = 0;  // at least the requested size; a multiple of kBlockAlignment
+  uint64_t requested = 0;
   Stream* stream = nullptr;
   bool small = false;  // cut from a small segment
   bool allocated = false;
@@ -32,6 +37,7 @@ struct DeviceBlock {
   std::vector<Stream*> used_by;
   DeviceBlock* previous = nullptr;  // neighbours inside the segment
   DeviceBlock* next = nullptr;
+  CallContext context;  // of the allocation, while history is recorded
 };
 
 // The names are those of torch.hpu.memory_stats. Values are bytes unless the name says Num or
@@ -69,6 +75,10 @@ class DeviceAllocator {
   // Gives every segment without a block in use back to the device. Waits for pending frees.
   absl::Status EmptyCache();
 
+  // Records what happens from now on and forgets what was recorded before; nullopt ends it.
+  void RecordHistory(std::optional<HistoryOptions> options);
+  MemorySnapshot Snapshot() const;
+
   MemoryStats stats() const;
   void ResetPeak();
   void ResetAccumulated();
@@ -85,6 +95,9 @@ class DeviceAllocator {
     DeviceBlock* block;
   };
 
+  CallContext ContextOfCaller() const;
+  void Note(const char* action, uint64_t address, uint64_t bytes, const Stream& stream,
+            const CallContext& context = nullptr);
   FreeList& ListOf(const DeviceBlock& block);
   FreeList& ListOf(const Stream& stream, bool small);
   DeviceBlock* TakeCached(uint64_t bytes, Stream& stream, bool small);
@@ -97,12 +110,16 @@ class DeviceAllocator {
   bool RecordUses(DeviceBlock* block);
   void ReclaimFinished(bool wait);
   absl::Status ReleaseCached();
-  absl::Status OutOfMemory(uint64_t bytes) const;
+  absl::Status OutOfMemory(uint64_t bytes, const Stream& stream);
 
   Device& device_;
+  std::atomic<CallContext (*)()> context_{nullptr};  // HistoryOptions::context
   mutable std::mutex mutex_;
   // mutex_ guards all members below.
-  std::vector<FreeList> free_lists_;  // index 2 * stream id + small
+  size_t most_events_ = 0;  // 0: no history
+  std::deque<MemoryEvent> events_;
+  std::map<uint64_t, DeviceBlock*> segments_;  // the first block of each, by address
+  std::vector<FreeList> free_lists_;           // index 2 * stream id + small
   std::deque<PendingEvent> pending_;
   MemoryStats stats_;
 };

@@ -149,6 +149,12 @@ def memory_stats() -> dict[str, int]:
     """Limit, InUse, MaxInUse, NumAllocs, NumFrees, ActiveAllocs, MaxAllocSize, TotalSystemAllocs,
     TotalSystemFrees, TotalActiveAllocs. Zeros before the device is acquired."""
 
+def memory_snapshot() -> dict[str, Any]:
+    """Returns the keys "segments" and "device_traces" of torch.cuda.memory._snapshot."""
+
+def record_memory_history(most_events: int | None, stacks: bool) -> None:
+    """Records the allocator's events from now on, with the callers' stacks; None ends it."""
+
 def memory_reserved() -> int:
     """Returns the bytes taken from the device, including cached blocks."""
 

@@ -12,6 +12,7 @@
 #include "backend/torch/device/cuda_wheel.h"
 #include "backend/torch/device/errors.h"
 #include "backend/torch/device/generator.h"
+#include "backend/torch/device/memory_snapshot.h"
 #include "backend/torch/device/pending_storage.h"
 #include "backend/torch/eager/autocast.h"
 #include "backend/torch/eager/extension_libraries.h"
@@ -272,6 +273,7 @@ PYBIND11_MODULE(_torch, m) {
   BindAutocast(m);
   BindDevice(m);
   BindMemory(m);
+  BindMemorySnapshot(m);
   BindStreams(m);
   BindRandom(m);
   BindWrites(m);

@@ -136,6 +136,8 @@
 #include <torch/csrc/PyInterpreter.h>
 // THPVariable_Check(), THPVariable_Unpack(), THPVariable_Wrap().
 #include <torch/csrc/autograd/python_variable.h>
+// torch::CapturedTraceback and torch::py_symbolize(): the stacks of a memory snapshot.
+#include <torch/csrc/profiler/python/combined_traceback.h>
 // torch::jit::toPyObject().
 #include <torch/csrc/jit/python/pybind_utils.h>
 // THPObjectPtr.

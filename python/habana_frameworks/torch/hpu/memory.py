@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+import sys
+from typing import Any
+
 from .. import native
 from .placement import DeviceArgument, check_device
 
@@ -78,3 +82,51 @@ def reset_accumulated_memory_stats(device: DeviceArgument = None) -> None:
 def empty_cache() -> None:
     """Gives cached blocks back to the device."""
     native.torch_module().empty_cache()
+
+
+def memory_snapshot(device: DeviceArgument = None) -> list[dict[str, Any]]:
+    """The segments taken from the device, each with its blocks, as torch.cuda.memory_snapshot
+    describes them."""
+    segments: list[dict[str, Any]] = _snapshot(device)["segments"]
+    return segments
+
+
+def _snapshot(device: DeviceArgument = None) -> dict[str, Any]:
+    """What PyTorch's memory viewer reads (torch.cuda.memory._snapshot): the segments now, and the
+    events since _record_memory_history."""
+    check_device(device)
+    return dict(native.torch_module().memory_snapshot())
+
+
+def _dump_snapshot(filename: str = "dump_snapshot.pickle") -> None:
+    """Writes a snapshot for https://pytorch.org/memory_viz, or for
+    `python -m torch.cuda._memory_viz trace_plot FILE -o trace.html`."""
+    with open(filename, "wb") as file:
+        pickle.dump(_snapshot(), file)
+
+
+def _record_memory_history(
+    enabled: str | None = "all",
+    context: str | None = "all",
+    stacks: str = "python",
+    max_entries: int = sys.maxsize,
+    device: DeviceArgument = None,
+) -> None:
+    """Records allocations and frees from now on, as torch.cuda.memory._record_memory_history does.
+
+    enabled: "all"; "state" keeps no events, but the stacks of what is allocated; None ends it.
+    context: None keeps no stacks. stacks: "python" and "all" both keep Python's frames.
+    max_entries: the oldest events beyond it are forgotten.
+    """
+    check_device(device)
+    for name, value, known in (
+        ("enabled", enabled, (None, "state", "all")),
+        ("context", context, (None, "state", "alloc", "all")),
+        ("stacks", stacks, ("python", "all")),
+    ):
+        if value not in known:
+            raise ValueError(f"_record_memory_history: {name}={value!r}; expected one of {known}")
+    if max_entries < 0:
+        raise ValueError(f"_record_memory_history: max_entries={max_entries} is negative")
+    events = None if enabled is None else 0 if enabled == "state" else max_entries
+    native.torch_module().record_memory_history(events, context is not None)
