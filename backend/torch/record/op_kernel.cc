@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/runtime/launch_modes.h"
 #include "backend/runtime/launch_history.h"
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/errors.h"
@@ -116,7 +117,9 @@ class OpKernel final : public c10::OperatorKernel {
     if (call.refusal() != nullptr) return FallBack(op, keys, stack, call.refusal());
     CallTable::Found found = table_.Find(call);
     if (found.made == nullptr) {
-      const bool at_once = takes_statistics_ && HasSeveralFloats(arguments);
+      // A warm-up in compile-only mode is there to have the programs.
+      const bool at_once =
+          runtime::IsCompileOnly() || (takes_statistics_ && HasSeveralFloats(arguments));
       if (direct && !found.worth_a_program && !at_once) return RunDirectly(op, keys, stack);
       found.made = Compile(op, arguments);
       table_.Keep(call, found.made);

@@ -21,6 +21,7 @@ import torch
 from . import native
 from .internal import bridge_config, lazy_mode
 from .internal.after_import import after_import
+from .internal.flag_table import COMPILE_ONLY, SYNC_LAUNCH
 from .internal.submodules import on_demand
 from .torch_compat import TESTED, features, minor_version
 from .torch_compat.devices import register_device_module
@@ -88,6 +89,15 @@ def _register_device_interface() -> None:
     device_interface.register()
 
 
+def _set_launch_modes() -> None:
+    module = native.torch_module()
+    try:
+        bridge_config.listen(COMPILE_ONLY, module.set_compile_only)
+        bridge_config.listen(SYNC_LAUNCH, module.set_sync_launch)
+    except ValueError as error:
+        raise ImportError(str(error)) from None
+
+
 def _announce_backend() -> None:
     """Makes `backend="hpu_backend"` known by name, without importing torch._dynamo early."""
     import importlib.metadata
@@ -124,6 +134,7 @@ def autoload() -> None:
     features.enable(features.ARTIFACTS, _register_artifacts)
     features.enable(features.COMPILING, _connect_eager_ops)
     _start_lazy_mode()
+    _set_launch_modes()
     _registered = True
     hpu.metrics.install_dump()
     after_import(
