@@ -103,7 +103,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "hpu": {"dynamo/records", "internal", NATIVE},
     "core": {"dynamo/settings", "hpu", "internal", NATIVE},
-    "utils": {"internal"},
+    "utils": {"internal", NATIVE},
     "utils/debug": {"dynamo/programs", "hpu", "internal", NATIVE},
     "utils/experimental": {"hpu", "internal", NATIVE},
     "utils/profiler": {"internal", NATIVE},

@@ -27,6 +27,8 @@ from .torch_compat import TESTED, features, minor_version
 from .torch_compat.devices import register_device_module
 
 _registered = False
+# This PyTorch is PyTorch's own, and not Intel's fork of it.
+is_torch_fork = False
 
 
 def _check_version() -> None:
@@ -145,6 +147,10 @@ def autoload() -> None:
 
 
 autoload()
+
+# Older programs use these names on the package.
+from .hpu import disable_dynamic_shape as disable_dynamic_shape  # noqa: E402
+from .hpu import enable_dynamic_shape as enable_dynamic_shape  # noqa: E402
 
 # Modules that programs use as attributes after the bare import, beside those that the import itself
 # brings.
