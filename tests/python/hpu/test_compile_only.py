@@ -145,6 +145,8 @@ def test_copies_and_fills_run():
         on_hpu = x.to("hpu")
         assert torch.equal(on_hpu.cpu(), x)
         assert torch.equal(torch.full((3,), 2.5, device="hpu").cpu(), torch.full((3,), 2.5))
+        # The device's own fills have patterns of at most four bytes; this one is a program.
+        assert torch.full((3,), 7, device="hpu").tolist() == [0, 0, 0]
 
 
 def test_numbers_of_results_are_zero():
@@ -156,6 +158,22 @@ def test_numbers_of_results_are_zero():
         assert torch.nonzero(x.gt(2)).shape == (0, 1)
         assert x[x.gt(2)].shape == (0,)
         assert x[3].item() == 3.0  # a view of what a copy filled
+
+
+def test_a_cpu_kernel_does_not_stop_at_elements_that_were_not_computed():
+    x = torch.randn(4, 10, device="hpu")
+    with bridge_config.env_setting(_MODE, True):
+        probabilities = x.softmax(-1)
+        drawn = torch.multinomial(probabilities, 3)
+        assert (drawn.shape, drawn.dtype, drawn.device.type) == ((4, 3), torch.int64, "hpu")
+        out = torch.full((4, 2), 7).to("hpu")
+        assert torch.multinomial(probabilities, 2, out=out) is out
+        assert out.tolist() == [[7, 7]] * 4
+        # What is wrong with the shapes alone is told as ever.
+        with pytest.raises(RuntimeError, match="must be batches of square matrices"):
+            torch.linalg.cholesky(torch.ones(2, 3, device="hpu"))
+    with pytest.raises(RuntimeError, match="invalid multinomial distribution"):
+        torch.multinomial(torch.zeros(4, 10, device="hpu"), 3)
 
 
 def test_the_generator_goes_on_as_in_a_run():
