@@ -79,7 +79,9 @@ FLAGS: tuple[Flag, ...] = (
     Flag("PT_HPU_EAGER_4_STAGE_PIPELINE_ENABLE", True, _THREADS),
     Flag("PT_HPU_EAGER_COLLECTIVE_PIPELINE_ENABLE", True, _THREADS),
     Flag("PT_HPU_EAGER_ENABLE_GRADIENT_VIEW_LAYOUT_OPT", True, _COLLECTIVES),
-    Flag("PT_HPUGRAPH_DISABLE_TENSOR_CACHE", False, "captures keep no tensors of their callers"),
+    Flag(
+        "PT_HPUGRAPH_DISABLE_TENSOR_CACHE", False, "a graph keeps no tensors between calls anyway"
+    ),
     Flag("PT_HPU_SDPA_BC_FACTOR", 1024, _ATTENTION),
     Flag("PT_HPU_SDPA_QKV_SLICE_MODE_FWD", False, _ATTENTION),
     Flag("PT_HPU_PGM_ENABLE_CACHE", True, _PROGRAMS),
