@@ -81,6 +81,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "dynamo": {*_ROOMS_OF_GRAPHS, "internal", NATIVE},
     "dynamo/__init__.py": {"dynamo/programs", "dynamo/records", "internal", "report"},
+    "dynamo/debug_utils": {"internal"},
     "dynamo/compile_backend": {"dynamo", "dynamo/patches", *_ROOMS_OF_GRAPHS},
     "eager": {
         "dynamo/capture",
@@ -103,8 +104,8 @@ ARROWS: dict[str, set[str]] = {
     },
     "hpu": {"dynamo/records", "internal", NATIVE},
     "core": {"dynamo/settings", "hpu", "internal", NATIVE},
-    "utils": {"internal"},
-    "utils/debug": {"dynamo/programs", "hpu", "internal", NATIVE},
+    "utils": {"internal", NATIVE},
+    "utils/debug": {"dynamo/programs", "dynamo/records", "hpu", "internal", NATIVE},
     "utils/experimental": {"hpu", "internal", NATIVE},
     "utils/profiler": {"internal", NATIVE},
     "report": {"dynamo/programs", "dynamo/records", "utils/profiler", NATIVE},

@@ -12,7 +12,7 @@ from pathlib import Path
 def part_of(name: str) -> str:
     """The row in which a file is counted: each of our binaries, each library, all Python."""
     path = Path(name)
-    if path.suffix in (".py", ".pyi", ".js", ".css", ".html") or ".dist-info" in path.parts[0]:
+    if path.suffix in (".py", ".pyi", ".js", ".css", ".html") or "-info" in path.parts[0]:
         return "Python, page and metadata"
     library = path.name.partition(".")[0].partition("-")[0]
     return "libabsl_*" if library.startswith("libabsl_") else library

@@ -12,6 +12,7 @@
 #include "backend/runtime/device.h"
 #include "backend/runtime/device_allocator.h"
 #include "backend/runtime/launch_history.h"
+#include "backend/runtime/launch_modes.h"
 #include "backend/runtime/syn_status.h"
 
 namespace hpu::runtime {
@@ -284,6 +285,7 @@ absl::Status ProgramExecutor::Execute(const LaunchStep&, uint32_t step, Stream& 
   // runs after the launch.
   Workspace workspace(device.allocator());
   RETURN_IF_ERROR(workspace.Allocate(launch.recipe->workspace_bytes(), stream));
+  if (IsCompileOnly()) return absl::OkStatus();
   std::lock_guard lock(mutex_);
   for (const Patch& patch : launch.patches) {
     launch.table[patch.entry].pTensorAddress = slots[patch.slot] + patch.offset;
@@ -299,7 +301,7 @@ absl::Status ProgramExecutor::Execute(const LaunchStep&, uint32_t step, Stream& 
   }
   stream.launches().Add(purpose != 0 ? purpose : launch.purpose);
   ++GetCounters().launches;
-  return absl::OkStatus();
+  return GetLaunchModes().wait_for_each ? stream.Synchronize() : absl::OkStatus();
 }
 
 absl::Status ProgramExecutor::Run(Stream& stream, std::span<uint64_t> slots) {

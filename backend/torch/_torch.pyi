@@ -142,6 +142,14 @@ def device_properties() -> dict[str, int]:
 def synchronize() -> None:
     """Waits for all queued work of the device. Releases the GIL."""
 
+def set_compile_only(on: bool) -> None:
+    """From now on programs are compiled and loaded, and their recipes are not launched: their new
+    results are zeros, and what they would write stays as it is. Copies and fills run. Eager calls
+    that can be programs are compiled at their first call."""
+
+def set_sync_launch(on: bool) -> None:
+    """From now on the host waits for each launch, so that a failure is raised where it arose."""
+
 def set_num_threads(count: int) -> None:
     """Sets the compute threads of the emulated device; a real one ignores it."""
 

@@ -5,6 +5,7 @@
 #include "backend/runtime/bridge_log.h"
 #include "backend/runtime/counters.h"
 #include "backend/runtime/launch_history.h"
+#include "backend/runtime/launch_modes.h"
 #include "backend/runtime/profiling.h"
 #include "backend/torch/device/activity_profiler.h"
 #include "backend/torch/device/allocator.h"
@@ -41,6 +42,8 @@ runtime::Stream& AcquiredStream(uint32_t id) { return *Check(AcquiredDevice().Ge
 void BindDevice(py::module_& m) {
   m.def("initialize", [](const std::string& path) { Device::Get().SetDefaultLibrary(path); });
   m.def("acquire", [] { AcquiredDevice(); }, ReleaseGil());
+  m.def("set_compile_only", [](bool on) { runtime::GetLaunchModes().compile_only = on; });
+  m.def("set_sync_launch", [](bool on) { runtime::GetLaunchModes().wait_for_each = on; });
   m.def("is_acquired", [] { return Device::Get().acquired(); });
   m.def("is_available", [] { return Device::Get().Count() > 0; }, ReleaseGil());
   m.def("device_count", [] { return Device::Get().Count(); }, ReleaseGil());

@@ -128,6 +128,7 @@ synStatus synDeviceMalloc(synDeviceId, uint64_t size, uint64_t hint, uint32_t /*
     SYN_RETURN_IF_FAILED(library.faults().Check(FaultPoint::kMalloc));
     const absl::StatusOr<uint64_t> place = device.memory().Allocate(size, hint);
     if (!place.ok()) return Fail(synFail, place.status().message());
+    device.usage().SetFree(device.memory().free_bytes());
     Count(library.counters().device_allocations);
     *address = *place;
     return synSuccess;
@@ -138,6 +139,7 @@ synStatus synDeviceFree(synDeviceId, uint64_t address, uint32_t /*flags*/) {
   return DeviceCall([&](Device& device) -> synStatus {
     const absl::StatusOr<uint64_t> bytes = device.memory().Free(address);
     if (!bytes.ok()) return Fail(synInvalidArgument, bytes.status().message());
+    device.usage().SetFree(device.memory().free_bytes());
     device.executor().packs().Drop(address, *bytes);
     Count(Library::Get().counters().device_frees);
     return synSuccess;

@@ -65,8 +65,8 @@ synStatus StampOf(const Event& event, uint64_t* stamp) {
 synStatus synStreamCreateGeneric(synStreamHandle* stream, synDeviceId, uint32_t /*flags*/) {
   return DeviceCall([&](Device& device) -> synStatus {
     SYN_REQUIRE_ARGUMENT(stream != nullptr);
-    auto object =
-        std::make_shared<Stream>(&Library::Get().counters().inline_executions, device.work_order());
+    auto object = std::make_shared<Stream>(&Library::Get().counters().inline_executions,
+                                           &device.usage(), device.work_order());
     object->set_affinity((uint64_t{1} << Device::kQueues) - 1);
     *stream = device.streams().Insert(std::move(object));
     if (*stream != nullptr) return synSuccess;

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "emulator/base/handle_table.h"
+#include "emulator/base/usage.h"
 #include "emulator/device/properties.h"
 #include "emulator/memory/device_memory.h"
 #include "emulator/memory/host_mappings.h"
@@ -43,6 +44,7 @@ class Device {
   DeviceMemory& memory() { return *memory_; }
   HostMappings& mappings() { return mappings_; }
   Executor& executor() { return executor_; }
+  Usage& usage() { return usage_; }
   HandleTable<Stream, synStreamHandle>& streams() { return streams_; }
   HandleTable<Event, synEventHandle>& events() { return events_; }
   LaunchContext launch_context() const;
@@ -74,6 +76,7 @@ class Device {
   const DeviceProperties& properties_;
   const DeviceOptions options_;
   const std::unique_ptr<DeviceMemory> memory_;
+  Usage usage_;
   HostMappings mappings_;
   std::mutex host_mutex_;
   std::map<const void*, AlignedBuffer> host_buffers_;

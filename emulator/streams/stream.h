@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "emulator/base/usage.h"
 #include "emulator/streams/progress.h"
 #include "emulator/streams/work_order.h"
 
@@ -38,9 +39,11 @@ class Stream {
  public:
   explicit Stream(std::atomic<uint64_t>* inline_executions)
       : progress_(std::make_shared<Progress>()), inline_executions_(inline_executions) {}
-  // In strict mode, where `order` outlives the stream, the order of its work is checked and its
-  // work is delayed.
-  Stream(std::atomic<uint64_t>* inline_executions, WorkOrder* order) : Stream(inline_executions) {
+  // `usage` and `order` outlive the stream. In strict mode, where `order` is not null, the order of
+  // its work is checked and its work is delayed.
+  Stream(std::atomic<uint64_t>* inline_executions, Usage* usage, WorkOrder* order)
+      : Stream(inline_executions) {
+    usage_ = usage;
     order_ = order;
     if (order != nullptr) number_ = order->AddStream();
   }
@@ -96,6 +99,7 @@ class Stream {
   const std::shared_ptr<Progress> progress_;
   std::atomic<uint64_t>* const inline_executions_;
   std::atomic<uint64_t> affinity_{0};
+  Usage* usage_ = nullptr;      // null for a stream without a device
   WorkOrder* order_ = nullptr;  // null except in strict mode
   uint32_t number_ = 0;         // in `order_`
 

@@ -1,5 +1,6 @@
 """These are the first steps of a new user; in_empty_root.sh runs them."""
 
+import importlib.metadata
 import json
 import subprocess
 
@@ -22,4 +23,7 @@ assert (report.recipes, report.compilations, report.eager_segments) == (1, 1, 0)
 
 status = subprocess.run(["hpu-compile", "status", "--json"], capture_output=True, check=True)
 assert json.loads(status.stdout)["running"], status.stdout
+assert importlib.metadata.version("habana-torch-plugin") == "1.24.1"
+table = subprocess.run(["hl-smi"], capture_output=True, check=True, text=True)
+assert "emulated" in table.stdout, table.stdout
 print(f"a compiled model gives eager's result; {report}")

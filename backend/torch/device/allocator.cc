@@ -1,5 +1,6 @@
 #include "backend/torch/device/allocator.h"
 
+#include "backend/runtime/launch_modes.h"
 #include "backend/runtime/copy.h"
 #include "backend/torch/device/errors.h"
 
@@ -21,12 +22,20 @@ void FreeHostBlock(void* context) {
   Device::Get().host_allocator().Free(static_cast<HostBlock*>(context));
 }
 
+// In compile-only mode nothing fills new memory, and what lies there by chance would become sizes,
+// indices and branches of the user's code.
+void Clear(runtime::Stream& stream, uint64_t address, size_t bytes) {
+  Check(runtime::FillOnDevice(stream, address, 0, 1, bytes));
+  Check(stream.Synchronize());
+}
+
 class DeviceMemory final : public c10::DeviceAllocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     runtime::Stream& stream = CurrentStream();
     if (bytes == 0) return c10::DataPtr(nullptr, kHpuDevice);
     DeviceBlock* block = Check(stream.device().allocator().Allocate(bytes, stream));
+    if (runtime::IsCompileOnly()) Clear(stream, block->address, bytes);
     return c10::DataPtr(reinterpret_cast<void*>(block->address), block, &FreeDeviceBlock,
                         kHpuDevice);
   }

@@ -12,10 +12,12 @@
 #include <vector>
 
 #include "backend/runtime/launch_history.h"
+#include "backend/runtime/launch_modes.h"
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/errors.h"
 #include "backend/torch/eager/cpu_call.h"
 #include "backend/torch/eager/fallback.h"
+#include "backend/torch/eager/meta_call.h"
 #include "backend/torch/eager/op_counts.h"
 #include "backend/torch/eager/own_kernel.h"
 #include "backend/torch/eager/tensor_arguments.h"
@@ -119,7 +121,9 @@ class OpKernel final : public c10::OperatorKernel {
     if (call.refusal() != nullptr) return FallBack(op, keys, stack, call.refusal());
     CallTable::Found found = table_.Find(call);
     if (found.made == nullptr) {
-      const bool at_once = takes_statistics_ && HasSeveralFloats(arguments);
+      // A warm-up in compile-only mode is there to have the programs.
+      const bool at_once =
+          runtime::IsCompileOnly() || (takes_statistics_ && HasSeveralFloats(arguments));
       if (direct && !found.worth_a_program && !at_once && IndicesFit(arguments)) {
         return RunDirectly(op, keys, stack);
       }
@@ -166,9 +170,9 @@ class OpKernel final : public c10::OperatorKernel {
     return !check_indices_.has_value() || check_indices_->FindOutside(arguments).empty();
   }
 
-  // While a graph is captured nothing has been computed yet.
+  // While a graph is captured, or in compile-only mode, indices have not been computed.
   void CheckIndices(const c10::OperatorHandle& op, c10::ArrayRef<IValue> arguments) const {
-    if (InFrontEnd() || Recorder::Get().IsCapturing()) return;
+    if (InFrontEnd() || Recorder::Get().IsCapturing() || runtime::IsCompileOnly()) return;
     const std::string found = check_indices_->FindOutside(arguments);
     TORCH_CHECK_INDEX(found.empty(), WithLine(ShortName(op.schema()), FindLineOfCaller()), ": ",
                       found, " (checked because of PT_HPU_CHECK_INDICES)");
@@ -253,7 +257,27 @@ class OpKernel final : public c10::OperatorKernel {
 
   void RunOnHost(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) const {
     if (own_.has_value() && !IsComposed()) return own_->kernel.callBoxed(op, keys, stack);
+    if (runtime::IsCompileOnly()) return RunOnWhatIsThere(op, stack);
     CallOnCpu(op, stack);
+  }
+
+  // In compile-only mode the CPU's kernel may refuse elements that were never computed, such as
+  // probabilities that are all 0. A run would have given results of the same shapes.
+  void RunOnWhatIsThere(const c10::OperatorHandle& op, Stack* stack) const {
+    const size_t first = stack->size() - argument_count_;
+    const Stack arguments(stack->begin() + static_cast<ptrdiff_t>(first), stack->end());
+    try {
+      CallOnCpu(op, stack);
+    } catch (const c10::Error&) {
+      stack->resize(first);
+      stack->insert(stack->end(), arguments.begin(), arguments.end());
+      try {
+        return CallOnMeta(op, stack);
+      } catch (const std::exception&) {
+        // The first error says more.
+      }
+      throw;
+    }
   }
 
   bool IsComposed() const { return own_.has_value() && own_->kind == OwnKernel::Kind::kComposed; }

@@ -21,12 +21,15 @@ import torch
 from . import native
 from .internal import bridge_config, lazy_mode
 from .internal.after_import import after_import
+from .internal.flag_table import COMPILE_ONLY, SYNC_LAUNCH
 from .internal.notices import once
 from .internal.submodules import on_demand
 from .torch_compat import TESTED, features, minor_version
 from .torch_compat.devices import register_device_module
 
 _registered = False
+# This PyTorch is PyTorch's own, and not Intel's fork of it.
+is_torch_fork = False
 
 
 def _check_version() -> None:
@@ -89,6 +92,15 @@ def _register_device_interface() -> None:
     device_interface.register()
 
 
+def _set_launch_modes() -> None:
+    module = native.torch_module()
+    try:
+        bridge_config.listen(COMPILE_ONLY, module.set_compile_only)
+        bridge_config.listen(SYNC_LAUNCH, module.set_sync_launch)
+    except ValueError as error:
+        raise ImportError(str(error)) from None
+
+
 def _run_uncompiled() -> None:
     """Lets torch.compile run functions as they are, because only single operators check indices."""
     once("PT_HPU_CHECK_INDICES is set: torch.compile runs functions as they are, uncompiled")
@@ -131,6 +143,7 @@ def autoload() -> None:
     features.enable(features.ARTIFACTS, _register_artifacts)
     features.enable(features.COMPILING, _connect_eager_ops)
     _start_lazy_mode()
+    _set_launch_modes()
     _registered = True
     hpu.metrics.install_dump()
     after_import(
@@ -143,6 +156,10 @@ def autoload() -> None:
 
 
 autoload()
+
+# Older programs use these names on the package.
+from .hpu import disable_dynamic_shape as disable_dynamic_shape  # noqa: E402
+from .hpu import enable_dynamic_shape as enable_dynamic_shape  # noqa: E402
 
 # Modules that programs use as attributes after the bare import, beside those that the import itself
 # brings.

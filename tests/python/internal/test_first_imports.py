@@ -14,7 +14,7 @@ from processes import output_of
 import habana_frameworks.torch as ht
 from habana_frameworks.torch import hpu, native
 from habana_frameworks.torch.internal import bridge_config
-from habana_frameworks.torch.internal.flag_table import FLAGS
+from habana_frameworks.torch.internal.flag_table import FLAGS, VARIABLES
 from habana_frameworks.torch.utils import debug, experimental
 from habana_frameworks.torch.utils.experimental import synDeviceType
 
@@ -242,10 +242,10 @@ def test_flag_getters(monkeypatch):
 
 def test_flag_setters_say_once_what_changes_nothing(told):
     for _ in range(2):
-        bridge_config.set_pt_compile_only_mode(True)
-        assert bridge_config.get_pt_compile_only_mode() is True
-        bridge_config.set_pt_compile_only_mode(False)
-    assert told() == ["PT_COMPILE_ONLY_MODE=True has no effect: what is compiled is also run"]
+        bridge_config.set_pt_enable_int64_support(False)
+        assert bridge_config.get_pt_enable_int64_support() is False
+        bridge_config.set_pt_enable_int64_support(True)
+    assert told() == ["PT_ENABLE_INT64_SUPPORT=False has no effect: int64 is always native"]
     with pytest.raises(AttributeError, match="PT_HPU_LAZY_MODE cannot be set while"):
         bridge_config.set_pt_hpu_lazy_mode  # noqa: B018  the look-up raises
 
@@ -259,6 +259,7 @@ def test_env_setting_restores_after_an_error():
     with bridge_config.env_setting("PT_COMPILE_ONLY_MODE", False):
         assert bridge_config.get_pt_compile_only_mode() is False
     assert bridge_config.get_pt_compile_only_mode() is True
+    bridge_config.set_pt_compile_only_mode(False)
 
 
 def test_flags_are_listed_and_documented():
@@ -271,6 +272,10 @@ def test_flags_are_listed_and_documented():
         settable = "yes" if flag.settable else "no"
         row = f"| `{flag.name}` | {flag.default!r} | {settable} | {flag.effect} |"
         assert row in page, row
+    for variable in VARIABLES:
+        assert f"get_{variable.name.lower()}" not in names
+        row = f"| `{variable.name}` | {variable.default!r} | {variable.effect} |"
+        assert row in page, row
 
 
 def test_environment_without_effect_is_told_at_the_import():
@@ -280,9 +285,16 @@ def test_environment_without_effect_is_told_at_the_import():
         PT_CACHE_FOLDER_SIZE_MB="many",
         PT_HPU_GPU_MIGRATION="0",
         PT_HPU_PLACE_ON_CPU="none",
+        HABANA_VISIBLE_DEVICES="all",
+        HABANA_VISIBLE_MODULES="0,1",
+        EXPERIMENTAL_WEIGHT_SHARING="0",
     )
     told = [line.partition(" has no effect: ")[0] for line in done.stderr.splitlines()]
-    assert told == ["PT_HPU_INFERENCE_MODE=True", "PT_CACHE_FOLDER_SIZE_MB=many"]
+    assert told == [
+        "PT_HPU_INFERENCE_MODE=True",
+        "PT_CACHE_FOLDER_SIZE_MB=many",
+        "EXPERIMENTAL_WEIGHT_SHARING=0",
+    ]
 
 
 # ---- torch.hpu's switches ------------------------------------------------------------------------

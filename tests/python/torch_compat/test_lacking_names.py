@@ -31,6 +31,7 @@ OFF = {
     "compiled_autograd": set(),  # needed once it is asked for
     "config_module": _CAPTURE,
     "decomposition_table": set(),  # needed once an op has no rule
+    "default_partition": set(),  # needed by partition_fn alone
     "device_interface": {features.DEVICE_INTERFACE},
     "devices": None,
     "dispatcher": {*_CAPTURE, features.RECURRENT_LAYERS},

@@ -50,18 +50,28 @@ def hpu_set_env(model: torch.nn.Module | None = None) -> torch.nn.Module | None:
     return hpu_set_inference_env(model)
 
 
+def hpu_inference_set_env() -> None:
+    """Prepares the process for inference, without a model."""
+    hpu_set_inference_env()
+
+
 def hpu_inference_initialize(
     model: torch.nn.Module | None = None,
     mark_only_scales_as_const: bool = False,
     optimizer: Any = None,
     args: Any = None,
+    *,
+    mark_scales: bool = True,
+    mark_non_scales: bool = True,
 ) -> None:
     """To be called after a model was moved to the device. `optimizer` and `args` are accepted and
-    not used, as in the reference."""
+    not used, as in the reference. The other arguments say which parameters are to be constants:
+    scales of quantization, the others, or both."""
     hpu.enable_inference_mode()
     hpu.enable_matmul3d_2d_reshape()
-    if model is not None:
-        _mark_params_as_const(model, only_scales=mark_only_scales_as_const)
+    if model is not None and (mark_scales or mark_non_scales):
+        only_scales = mark_only_scales_as_const or not mark_non_scales
+        _mark_params_as_const(model, only_scales=only_scales)
 
 
 def hpu_initialize(

@@ -55,6 +55,12 @@ def mark_step(device_str: str = "", sync: bool = False) -> None:
     _run_closures()
 
 
+def _mark_step_if_lazy(device_str: str = "") -> None:
+    """mark_step in lazy mode; does nothing in eager mode and under torch.compile."""
+    if lazy_mode.is_on():
+        mark_step(device_str)
+
+
 def iter_mark_step(device_str: str = "") -> None:
     """Queues what lazy mode has recorded, and runs the step closures."""
     if torch.compiler.is_compiling():

@@ -58,4 +58,4 @@ def _write_files(captured: graph_watch.CapturedGraph, name: str) -> os.PathLike[
 records.show_pages_with(_page_of)
 graph_watch.write_files_with(_write_files)
 
-__getattr__ = on_demand(__name__, "compile_backend")
+__getattr__ = on_demand(__name__, "compile_backend", "debug_utils")

@@ -34,7 +34,7 @@ from .programs.request import Request, Settings
 from .programs.service import service
 from .programs.shape import Eager, Keep, Shape, compile_shape, ignore, run_eagerly
 from .programs.stream_work import split_stream_work
-from .records import records
+from .records import fallback_list, records
 from .records.graph_label import source_of
 from .records.records import GraphRecord
 from .settings.options import OptionError, without_effect
@@ -82,6 +82,7 @@ def hpu_backend(
         str(CompileContext.current_compile_id() or ""),
     )
     starts = settings["start_without_tracing"] and not features.is_off(features.STARTS)
+    starts = starts and not fallback_list.names  # another process may have another list
     keep = functools.partial(_note_for_start, traced) if starts else ignore
     graph = DynamoGraph(module, example_inputs, settings, record, keep)
     reason = eager_reason(module, example_inputs, settings, lookup.DEVICE)

@@ -5,11 +5,13 @@ A process has one device, index 0. It is acquired at its first use, not by the i
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
 
 from .. import native
+from ..internal.lazy_mode import is_on as is_lazy  # noqa: F401  DeepSpeed asks here
 from . import autocast_lists as autocast_lists
 from . import graphs as graphs
 from . import metrics as metrics
@@ -36,6 +38,7 @@ from .memory import memory_stats as memory_stats
 from .memory import memory_summary as memory_summary
 from .memory import memory_usage as memory_usage
 from .memory import reset_accumulated_memory_stats as reset_accumulated_memory_stats
+from .memory import reset_max_memory_allocated as reset_max_memory_allocated
 from .memory import reset_peak_memory_stats as reset_peak_memory_stats
 from .placement import DeviceArgument as DeviceArgument
 from .placement import check_device
@@ -212,7 +215,10 @@ _LEGACY_TYPES = {
 
 
 def __getattr__(name: str) -> Any:
-    """The typed tensor constructors: torch.hpu.FloatTensor([1, 2]) or FloatTensor(2, 3)."""
+    """The typed tensor constructors: torch.hpu.FloatTensor([1, 2]) or FloatTensor(2, 3). And the
+    module itself as torch.hpu.hpu, where lightning-habana looks for the memory's state."""
+    if name == "hpu":
+        return sys.modules[__name__]
     dtype = _LEGACY_TYPES.get(name)
     if dtype is None:
         hint = graphs.ABSENT.get(name)

@@ -74,6 +74,11 @@ def reset_peak_memory_stats(device: DeviceArgument = None) -> None:
     native.torch_module().reset_peak_memory_stats()
 
 
+def reset_max_memory_allocated(device: DeviceArgument = None) -> None:
+    """Older name of reset_peak_memory_stats."""
+    reset_peak_memory_stats(device)
+
+
 def reset_accumulated_memory_stats(device: DeviceArgument = None) -> None:
     check_device(device)
     native.torch_module().reset_accumulated_memory_stats()

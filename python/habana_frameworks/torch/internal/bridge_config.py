@@ -12,12 +12,14 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from .flag_table import FLAGS, Flag, Value
+from .flag_table import FLAGS, VARIABLES, Flag, Value
 from .notices import without_effect
 from .switches import parse_bool
 
 _BY_NAME = {flag.name: flag for flag in FLAGS}
 _set_values: dict[str, Value] = {}
+# What is told when a flag is set, by the flag's name.
+_listeners: dict[str, Callable[[Value], object]] = {}
 
 
 def _parse(flag: Flag, value: object, what: str) -> Value:
@@ -58,7 +60,21 @@ def assign(name: str, value: object) -> None:
     flag = _flag(name)
     parsed = _parse(flag, value, flag.name)
     _set_values[flag.name] = parsed
+    _notify(flag.name)
     _tell(flag, parsed)
+
+
+def listen(name: str, listener: Callable[[Value], object]) -> None:
+    """Tells `listener` the flag's value now and whenever it is set. Raises ValueError if the
+    environment's text is not a valid value."""
+    value = get(name)
+    _listeners[_flag(name).name] = listener
+    listener(value)
+
+
+def _notify(name: str) -> None:
+    if name in _listeners:
+        _listeners[name](get(name))
 
 
 def _tell(flag: Flag, value: Value) -> None:
@@ -68,12 +84,12 @@ def _tell(flag: Flag, value: Value) -> None:
 
 def tell_environment() -> None:
     """Logs one warning for each flag in the environment whose value changes nothing."""
-    for flag in FLAGS:
+    for flag in (*FLAGS, *VARIABLES):
         text = os.environ.get(flag.name, "").strip()
         if not text or flag.effect == "active":
             continue
         try:
-            _tell(flag, get(flag.name))
+            _tell(flag, _parse(flag, text, flag.name))
         except ValueError:  # a flag that changes nothing may have any text
             _tell(flag, text)
 
@@ -92,6 +108,7 @@ def env_setting(var: str, val: Value) -> Iterator[None]:
             del _set_values[flag.name]
         else:
             _set_values[flag.name] = before
+        _notify(flag.name)
 
 
 def _check_settable(flag: Flag) -> None:

@@ -34,6 +34,7 @@ from .inputs import (
     is_weight,
 )
 from .joint import record_joint
+from .listing import GRADIENT_OF_OUTPUT
 from .recorder import SnippetRecorder, autocast_active
 from .snippet import GraphBuilder, GraphWriter, Slot, Snippet
 from .whole_ops import find_handler
@@ -181,7 +182,7 @@ class Capture:
         self._check_mutations(tensors, recorded.mutated)
         builder = self.writer.builder
         tangents = [
-            builder.add_tensor_input(*meta_of(fake), False, f"of_output_{place}")
+            builder.add_tensor_input(*meta_of(fake), False, f"{GRADIENT_OF_OUTPUT}{place}")
             for place, fake in recorded.tangents
         ]
         ids = self.writer.write(recorded.snippet, [*(t.id for t in tensors), *tangents], "")

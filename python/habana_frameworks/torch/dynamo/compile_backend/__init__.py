@@ -10,7 +10,17 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_SUBMODULES = ("backends", "config", "experimental", "passes", "shared_layer")
+_SUBMODULES = (
+    "backends",
+    "compilers",
+    "config",
+    "experimental",
+    "partition_fn",
+    "passes",
+    "random_utils",
+    "recipe_compiler",
+    "shared_layer",
+)
 
 
 def __getattr__(name: str) -> Any:

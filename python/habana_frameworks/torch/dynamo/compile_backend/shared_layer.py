@@ -1,6 +1,7 @@
-"""The log of decisions per node under the name that readers of Gaudi's documentation know
-(records/node_decisions.py)."""
+"""The log of decisions per node, and the list of operators to run eagerly, under the names that
+readers of Gaudi's documentation know (records/node_decisions.py, records/fallback_list.py)."""
 
 from __future__ import annotations
 
+from ..records.fallback_list import names as hpu_fallback_op_list  # noqa: F401
 from ..records.node_decisions import logger as logger

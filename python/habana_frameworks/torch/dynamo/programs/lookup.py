@@ -15,6 +15,7 @@ from ..capture.graph_capture import capture_graph
 from ..capture.wire import CaptureError
 from ..fingerprints.function_text import Uncacheable
 from ..keys.graph_key import graph_factors
+from ..records import fallback_list, op_watch
 from ..records.graph_label import label
 from ..records.progress import CompileProgress
 from ..records.ranges import host_range
@@ -54,6 +55,8 @@ def look_up(
 ) -> Loaded | CompileJob:
     """A program from memory or from the store, or else the request to make of the server."""
     options = key_options(request.settings)
+    if fallback_list.names:
+        capture(request, example_inputs, values, request.new_record())  # raises for a name on it
     front_end = front_end_key(request, example_inputs, options, record)
     if front_end is not None:
         remembered = service.remembered(front_end.key)
@@ -143,7 +146,8 @@ def capture(
 
     def new_builder() -> Any:
         builder = torch_module.GraphBuilder(request.name)
-        return listing.GraphListing(builder) if listing.logger.enabled(logging.DEBUG) else builder
+        read = listing.is_read() or op_watch.is_watched() or fallback_list.names
+        return listing.GraphListing(builder) if read else builder
 
     try:
         captured = capture_graph(
@@ -166,6 +170,10 @@ def capture(
     builder = captured.builder
     if isinstance(builder, listing.GraphListing):
         builder.log()
+        record.targets = builder.targets
+        named = fallback_list.first(builder.targets)
+        if named:
+            raise CaptureError(f"hpu_fallback_op_list names {named}")
     graph: bytes = builder.serialize()
     record.capture_ms = (time.perf_counter() - started) * 1e3
     return graph

@@ -18,9 +18,10 @@ import torch
 import torch.fx
 
 from ... import native
+from ..capture import listing
 from ..capture.nested_graphs import without_checkpoints
 from ..capture.wire import CaptureError
-from ..records import graph_watch, node_decisions, records
+from ..records import graph_watch, node_decisions, op_watch, records
 from ..records.graph_watch import CapturedGraph
 from ..records.records import GraphRecord
 from ..settings.options import key_options
@@ -118,6 +119,8 @@ def run_eagerly(
     log_record(record)
     warn_once(f"{record.name} runs eagerly: {reason}")
     node_decisions.log_decisions(module, set())
+    if op_watch.is_watched():
+        op_watch.tell_eager(module)
     keep(record)
     return without_checkpoints(module).forward
 
@@ -154,6 +157,7 @@ def _bind(shape: Shape, loaded: Loaded) -> Compiled:
     records.add(record)
     names = describe_program(record, loaded, bool(request.settings["use_eager_fallback"]))
     node_decisions.log_decisions(request.module, names)
+    _tell_readers(shape, names)
     note_stored(record)
     log_record(record)
     _show(shape)
@@ -177,6 +181,22 @@ def _failure(shape: Shape, error: CaptureError | NoProgram) -> Parts | Eager:
     if asked and not error.lasting:
         raise error
     return Eager(str(error), error.lasting)
+
+
+def _tell_readers(shape: Shape, eager_ops: set[str]) -> None:
+    """Tells those who read captured graphs, in the log or by their operators, about this one. A
+    graph whose program was stored is captured for them, which writes its listing."""
+    if not (listing.is_read() or op_watch.is_watched()):
+        return
+    if shape.record.targets is None:
+        again = shape.request.new_record()
+        try:
+            lookup.capture(shape.request, shape.example_inputs, shape.values, again)
+        except CaptureError as error:
+            warn_once(f"{shape.record.name} has a stored program and is not listed: {error}")
+            return
+        shape.record.targets = again.targets
+    op_watch.tell(shape.record.targets or [], eager_ops, shape.record.recipes)
 
 
 def _show(shape: Shape) -> None:

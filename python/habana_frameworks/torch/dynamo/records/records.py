@@ -60,6 +60,9 @@ class GraphRecord:
     eager_steps: list[str] = field(default_factory=list)
     factors: list[tuple[str, str]] = field(default_factory=list, repr=False)
     content_factors: list[tuple[str, str]] = field(default_factory=list, repr=False)
+    # The operators of the captured graph, and in a second list those that depend on a gradient
+    # (capture/listing.py); None if nobody read them when it was captured.
+    targets: list[list[str]] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         # The parts that AOTAutograd made of the graph, if it partitioned it: the report lists them

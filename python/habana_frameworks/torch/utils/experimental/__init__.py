@@ -76,6 +76,20 @@ def _set_profiler_tracer_memory(device_id: int) -> int:
     return 0
 
 
+def _set_scale_attributes(is_hw_aligned: bool, scale_method: int) -> None:
+    """Would choose how scales of fp8 are patched into compiled recipes; warns once."""
+    without_effect("_set_scale_attributes()", "a scale that is a tensor is an input of a program")
+
+
+def _set_is_dynamic_quantization(is_dynamic: bool) -> None:
+    """Would prepare recipes for scales that are computed at every call; warns once if it is on."""
+    if is_dynamic:
+        without_effect(
+            "_set_is_dynamic_quantization(True)",
+            "a scale that is a tensor is an input of a program",
+        )
+
+
 def _reset_device_memory() -> None:
     """Gives memory that no tensor uses back to the device; for tests."""
     if hpu.is_available():

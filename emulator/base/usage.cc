@@ -1,0 +1,37 @@
+#include "emulator/base/usage.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "emulator/base/clock.h"
+
+namespace hpu::emulator {
+
+Usage::Usage(uint64_t total_bytes) : file_(memfd_create(kName, MFD_CLOEXEC)) {
+  if (file_ >= 0 && ftruncate(file_, sizeof(UsageNumbers)) == 0) {
+    void* page = mmap(nullptr, sizeof(UsageNumbers), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+    if (page != MAP_FAILED) numbers_ = static_cast<UsageNumbers*>(page);
+  }
+  numbers_->total_bytes.store(total_bytes, std::memory_order_relaxed);
+  SetFree(total_bytes);
+  numbers_->version.store(UsageNumbers::kVersion, std::memory_order_release);
+}
+
+Usage::~Usage() {
+  if (numbers_ != &own_) munmap(numbers_, sizeof(UsageNumbers));
+  if (file_ >= 0) close(file_);
+}
+
+uint64_t Usage::Begin() {
+  const uint64_t now = NowNanoseconds();
+  numbers_->since_ns.store(now, std::memory_order_relaxed);
+  return now;
+}
+
+void Usage::End(uint64_t begin_ns) {
+  numbers_->busy_ns.fetch_add(NowNanoseconds() - begin_ns, std::memory_order_relaxed);
+  // A stream that began later goes on being the running one.
+  numbers_->since_ns.compare_exchange_strong(begin_ns, 0, std::memory_order_relaxed);
+}
+
+}  // namespace hpu::emulator

@@ -1,0 +1,45 @@
+// What other processes can see of an acquired device: its size, what is free of it, and how long it
+// has worked. It is a page of a memory file that this process keeps open under a name by which
+// `hl-smi` finds it in /proc (python/habana_frameworks/hl_smi/processes.py reads the same layout).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+namespace hpu::emulator {
+
+// The layout is shared with the reader. All numbers are in the host's byte order.
+struct UsageNumbers {
+  static constexpr uint64_t kVersion = 1;
+  std::atomic<uint64_t> version;
+  std::atomic<uint64_t> total_bytes;
+  std::atomic<uint64_t> free_bytes;
+  std::atomic<uint64_t> busy_ns;  // time in finished work, summed over the streams
+  std::atomic<uint64_t>
+      since_ns;  // when the latest work began (CLOCK_MONOTONIC); 0: none is running
+};
+static_assert(sizeof(UsageNumbers) == 40 && std::atomic<uint64_t>::is_always_lock_free);
+
+class Usage {
+ public:
+  static constexpr char kName[] = "hpu-emulated-device";
+
+  // Where the system refuses the file, the numbers are kept all the same and nobody sees them.
+  explicit Usage(uint64_t total_bytes);
+  ~Usage();
+  Usage(const Usage&) = delete;
+  Usage& operator=(const Usage&) = delete;
+
+  void SetFree(uint64_t bytes) { numbers_->free_bytes.store(bytes, std::memory_order_relaxed); }
+  // These bracket a piece of work; they return and take the time at which it began.
+  uint64_t Begin();
+  void End(uint64_t begin_ns);
+
+ private:
+  int file_ = -1;
+  UsageNumbers own_{};  // used without a file
+  UsageNumbers* numbers_ = &own_;
+};
+
+}  // namespace hpu::emulator

@@ -1,0 +1,244 @@
+"""hl-smi: each test reads it as a public program does."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from packaging.version import parse
+from processes import output_of
+
+import habana_frameworks
+
+MIB = 1 << 20
+# A process that uses the device: it says what it has reserved, and goes on computing until its
+# standard input ends.
+_USER = """
+import sys, threading, torch, habana_frameworks.torch
+x = torch.ones(2048, 2048, device="hpu")
+product = torch.compile(lambda x: x @ x * 1e-4, backend="hpu_backend")
+x = product(x)
+busy = sys.argv[1] == "busy"
+print(torch.hpu.memory_reserved(), flush=True)
+threading.Thread(target=lambda: (sys.stdin.read(), __import__("os")._exit(0))).start()
+while busy:
+    x = product(x)
+    torch.hpu.synchronize()
+"""
+
+
+def hl_smi(*arguments: str, **env: str) -> str:
+    done = run(*arguments, **env)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "habana_frameworks.hl_smi", *arguments]
+    path = str(Path(habana_frameworks.__file__ or "").parents[1])
+    return subprocess.run(
+        command,
+        env={"PYTHONPATH": path, "PATH": "/usr/bin:/bin", **env},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def rows(*fields: str, form: str = "csv,noheader") -> list[list[str]]:
+    text = hl_smi("-Q", ",".join(fields), "-f", form)
+    return [[cell.strip() for cell in row] for row in csv.reader(text.splitlines())]
+
+
+@contextlib.contextmanager
+def user(how: str) -> Iterator[tuple[int, int]]:
+    """A process with the device: its number and the bytes that it has reserved."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _USER, how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        yield process.pid, int(process.stdout.readline())
+    finally:
+        process.stdin.close()
+        process.wait(timeout=60)
+
+
+def test_the_table_as_optimum_habana_megatron_and_tgi_read_it():
+    # They take the third line, without blanks, from the colon to the first hyphen.
+    text = hl_smi(ENABLE_CONSOLE="true")
+    third = text.split("\n")[2].replace(" ", "").split(":")[1][:-1].split("-")[0]
+    properties = output_of(
+        "import torch, habana_frameworks.torch as h; print(h.hpu.get_device_capability())"
+    )
+    assert parse(third) == parse(properties.stdout)
+    assert parse(third) >= parse("1.19.0")
+    assert {len(line) for line in text.splitlines()} == {79}
+    assert "emulated" in text
+
+
+def test_the_table_as_vllm_gaudi_reads_it():
+    # The module's index, the name of the card and the bus are followed by N/A.
+    row = re.compile(r"^\|\s*(\d+)\s+([A-Z0-9-]+)\s+N/A\s+\|\s*([0-9a-fA-F:.]+)\s+N/A\s*\|")
+    found = [match.groups() for line in hl_smi().splitlines() if (match := row.match(line))]
+    assert found == [("0", "HL-225", "0000:00:00.0")]
+
+
+def test_versions_as_lightning_habana_and_the_bridge_read_them():
+    text = hl_smi("-v")
+    release = re.search(r"hl-([\d\.]+)", text)
+    firmware = re.search(r"fw-([\d\.]+)", text)
+    assert release
+    assert firmware
+    assert parse(release[1]) >= parse("1.24.1")
+    assert "Habana" in text
+    assert "emulated" in text
+
+
+@pytest.mark.parametrize(("device", "digit"), [("gaudi2", "2"), ("gaudi3", "3"), ("gaudi", "-")])
+def test_the_list_as_lightning_habana_and_the_bridges_tests_read_it(device, digit):
+    text = hl_smi("-L", HPU_EMULATOR_DEVICE=device)
+    found = re.search(r"hl-gaudi([\d\-])", text)
+    assert found
+    assert found[1] == digit
+    ids = [line.split()[-1] for line in text.split("\n") if "Device Id" in line]
+    assert (ids[0] == "0x1da31000") == (device == "gaudi")
+    assert "emulated" in text
+
+
+def test_the_list_as_deepspeed_and_hccl_demo_read_it():
+    text = hl_smi("-L")
+    assert re.findall(r"Module ID\s+:\s+(\d+)", text) == ["0"]
+    # hccl_demo pastes these lines side by side and takes the words 4 and 8.
+    lines = {
+        name: next(x for x in text.splitlines() if name in x) for name in ("Module ID", "Bus Id")
+    }
+    words = f"{lines['Module ID']}\t{lines['Bus Id']}".split()
+    assert (words[3], words[7]) == ("0", "0000:00:00.0")
+
+
+def test_the_log_as_vllms_collect_env_reads_it():
+    lines = [line.strip("\t") for line in hl_smi("-q", "-d", "PRODUCT").splitlines()]
+    found = [m[1] for line in lines if (m := re.match(r"Product Name.+?: (.+)", line))]
+    count = [m[1] for line in lines if (m := re.match(r"Attached AIPs.+?: (\d+)", line))]
+    driver = [m[1] for line in lines if (m := re.match(r"Driver Version.+?: (.+)", line))]
+    assert (found, count) == (["HL-225"], ["1"])
+    assert driver[0].endswith("-emulated")
+    assert not any("Memory Usage" in line for line in lines)
+
+
+def test_csv_as_tgi_accelerate_and_tutorials_read_it():
+    fields = "name,bus_id,driver_version,temperature.aip,utilization.aip,memory.total,memory.free"
+    header, only = hl_smi(f"--query-aip={fields}", "--format=csv").splitlines()
+    assert header.split(", ")[:3] == ["name", "bus_id", "driver_version"]
+    assert header.split(", ")[5] == "memory.total [MiB]"
+    assert len(only.split(", ")) == len(fields.split(","))
+    assert only.split(", ")[3] == "N/A"
+    assert hl_smi("-Q", "module_id", "-f", "csv,noheader").strip() == "0"
+    # a tutorial splits at ", " and compares the first word with the index
+    assert hl_smi("-Q", "index,module_id", "-f", "csv").splitlines()[1] == "0, 0"
+    assert hl_smi("--query-gpu=name", "--format=csv,noheader").count("\n") == 1
+
+
+def test_units_are_left_out_on_request():
+    assert re.fullmatch(r"\d+ MiB", rows("memory.total")[0][0])
+    assert re.fullmatch(r"\d+", rows("memory.total", form="csv,noheader,nounits")[0][0])
+
+
+def test_memory_is_what_processes_have_reserved():
+    total, before = (
+        int(x) for x in rows("memory.total", "memory.used", form="csv,noheader,nounits")[0]
+    )
+    with user("idle") as (pid, reserved):
+        assert reserved >= 16 * MIB
+        used, free = (
+            int(x) for x in rows("memory.used", "memory.free", form="csv,noheader,nounits")[0]
+        )
+        assert abs(used - before - reserved // MIB) <= 1
+        assert abs(used + free - total) <= 1
+        table = hl_smi()
+        assert re.search(rf"^\|\s+0\s+{pid}\s+python\S*\s+{reserved // MIB}MiB\s+\|$", table, re.M)
+    assert str(pid) not in hl_smi()
+
+
+def test_utilization_tells_a_busy_process_from_an_idle_one():
+    def percent() -> int:
+        return int(rows("utilization.aip", form="csv,noheader,nounits")[0][0])
+
+    with user("idle"):
+        assert percent() == 0
+    with user("busy"):
+        assert max(percent() for _ in range(5)) >= 50
+
+
+def test_a_forked_child_does_not_count_its_parents_memory_again():
+    code = """
+import os, subprocess, sys, time, torch, habana_frameworks.torch
+x = torch.ones(1 << 22, device="hpu").sum().item()
+r, w = os.pipe()
+if (child := os.fork()) == 0:
+    os.close(w)
+    os.read(r, 1)
+    os._exit(0)
+command = [sys.executable, "-m", "habana_frameworks.hl_smi"]
+print(subprocess.run(command, capture_output=True, text=True).stdout)
+os.close(w)
+os.waitpid(child, 0)
+print("pids", os.getpid(), child)
+"""
+    text = output_of(code).stdout
+    parent, child = text.split()[-2:]
+    assert len(re.findall(rf"\b{parent}\b", text)) == 2
+    assert len(re.findall(rf"\b{child}\b", text)) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("-Q", "name,speed,colour", "-f", "csv"), ["speed,colour", "utilization.aip", "name"]),
+        (("-Q", "name"), ["-f csv[,noheader][,nounits]"]),
+        (("-Q", "name", "-f", "json"), ["-f csv[,noheader][,nounits]", "json"]),
+        (("-i", "0000:99:00.0"), ["0000:99:00.0", "0000:00:00.0"]),
+    ],
+)
+def test_what_it_does_not_know_is_named(arguments, words):
+    done = run(*arguments)
+    assert (done.returncode, done.stdout) == (1, "")
+    for word in words:
+        assert word in done.stderr
+
+
+def test_a_device_that_cannot_be_emulated_is_refused():
+    done = run(HPU_EMULATOR_DEVICE="gaudi9")
+    assert done.returncode == 1
+    assert "synInitialize" in done.stderr
+    assert "gaudi9" in done.stderr
+
+
+def test_with_another_library_the_next_command_on_the_path_answers(tmp_path):
+    other = tmp_path / "hl-smi"
+    other.write_text('#!/bin/sh\necho "Intel\'s: $@"\n')
+    other.chmod(0o755)
+    env = {"HPU_SYNAPSE_LIBRARY": "libc.so.6"}
+    assert run("-L", PATH=str(tmp_path), **env).stdout == "Intel's: -L\n"
+    done = run("-L", **env)
+    assert done.returncode == 1
+    assert "libc.so.6 is not the emulated device" in done.stderr
+
+
+def test_it_imports_no_torch():
+    code = (
+        "import sys; sys.argv = ['hl-smi', '-Q', 'name', '-f', 'csv']\n"
+        "from habana_frameworks.hl_smi import main\n"
+        "assert main() == 0\n"
+        "print('torch' in sys.modules, 'numpy' in sys.modules)"
+    )
+    assert output_of(code).stdout.splitlines()[-1] == "False False"
