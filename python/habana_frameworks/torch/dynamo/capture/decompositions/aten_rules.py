@@ -579,6 +579,8 @@ ATEN_RULES = frozenset(
         "hpu.int4_matmul.default",
         "hpu.recurrent_layer.default",
         "hpu.recurrent_layer_backward.default",
+        "hpu.rotary_pos_embedding.default",
+        "hpu.rotary_pos_embedding_backward.default",
         "prims.fma.default",
         "quantized_decomposed.dequantize_per_channel.default",
         "quantized_decomposed.dequantize_per_tensor.default",
