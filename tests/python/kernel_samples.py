@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from aten_case import Case, f, h, i
+import torch
+from aten_case import Case, T, f, h, i
 
 ROTARY = [
     Case(f"hpu.rotary_pos_embedding{direction}.default", *args, mode)
@@ -14,4 +15,78 @@ ROTARY = [
         (f(2, 3, 4, 6), f(1, 1, 9, 6), f(1, 1, 9, 6), i(2, 4), 0),
     )
 ]
-KERNELS = ROTARY
+
+E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
+BF16, F32 = torch.bfloat16, torch.float32
+
+
+def q(*sizes: int) -> T:
+    return T(sizes, E4M3)
+
+
+FP8 = [
+    Case("hpu.cast_from_fp8.default", q(3, 5), None, F32),
+    Case("hpu.cast_from_fp8.default", T((3, 5), E5M2), f(3), BF16, [3, 1]),
+    Case("hpu.cast_from_fp8.scalar", q(3, 5), 0.3, F32),
+    Case("hpu.cast_from_fp8.scalar_list", q(2, 3), [0.3, 2.0, -1.5], F32),
+    Case("hpu.fp8_gemm_v2.default", q(3, 4), False, q(4, 5), False, None, F32, f(), f(5), f(5)),
+    Case(
+        "hpu.fp8_gemm_v2.scalar",
+        q(2, 4, 3),
+        True,
+        q(5, 4),
+        True,
+        f(2, 3, 5),
+        F32,
+        0.5,
+        2.0,
+        None,
+        True,
+    ),
+    Case(
+        "hpu.fp8_gemm_v2.scalar_list",
+        q(3, 4),
+        False,
+        q(4, 2),
+        False,
+        None,
+        F32,
+        [2.0],
+        [0.5, 3.0],
+        None,
+        False,
+        [1, 2],
+    ),
+    Case("hpu.softmax_fp8.default", h(3, 5), -1, None, None, f()),
+    Case("hpu.sum_fp8.default", q(3, 5), None, False, F32),
+    Case("hpu.sum_fp8.default", q(3, 5), [1], True, F32),
+]
+
+
+def attention(*more: object, heads: int = 2) -> Case:
+    operands = f(2, 4, 3, 6), f(2, heads, 3, 6), f(2, heads, 3, 6)
+    return Case("hpu.sdpa_recomp_fwd.default", *operands, *more)
+
+
+ATTENTION = [
+    attention(None, 0.0, 0.5, True, True, "none", None, "right", heads=4),
+    attention(f(2, 1, 3, 3), 0.0, 0.5, False, True, "fast", None, "left"),
+    attention(None, 0.0, 0.5, False, True, "none", i(2), "right", [2, 0], f(4)),
+    Case(
+        "hpu.sdpa_recomp_bwd.default",
+        f(2, 4, 3, 6),
+        f(2, 4, 3, 6),
+        f(2, 2, 3, 6),
+        f(2, 2, 3, 6),
+        f(2, 1, 3, 3),
+        f(2, 4, 3, 1),
+        f(2, 4, 3, 1),
+        None,
+        False,
+        0.0,
+        0.5,
+        "none",
+        f(2, 4, 3, 6),
+    ),
+]
+KERNELS = [*ROTARY, *FP8, *ATTENTION]

@@ -144,6 +144,7 @@ std::span<const HandlerRow> SelectionRows();
 std::span<const HandlerRow> GridSampleRows();
 std::span<const HandlerRow> RecurrentRows();
 std::span<const HandlerRow> RotaryRows();
+std::span<const HandlerRow> Fp8Rows();
 std::span<const HandlerRow> PointwiseBackwardRows();
 std::span<const HandlerRow> NormBackwardRows();
 std::span<const HandlerRow> LossRows();

@@ -2,4 +2,6 @@
 
 from __future__ import annotations
 
+from . import attention as attention
+from . import fp8 as fp8
 from . import rotary as rotary

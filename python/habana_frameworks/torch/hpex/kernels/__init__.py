@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .FusedSDPA import FusedSDPA
+from .Fp8FusedSDPA import Fp8FusedSDPA, fp8_fused_sdpa
+from .FusedSDPA import FusedSDPA, gqa_output_reshape
+from .PySDPA import PySDPA, PySDPAHinted
 from .RotaryPosEmbeddingHelper import (
     RotaryPosEmbeddingHelperV1,
     RotaryPosEmbeddingHelperV2,
@@ -12,10 +14,15 @@ from .RotaryPosEmbeddingHelper import (
 )
 
 __all__ = [
+    "Fp8FusedSDPA",
     "FusedSDPA",
+    "PySDPA",
+    "PySDPAHinted",
     "RotaryPosEmbeddingHelperV1",
     "RotaryPosEmbeddingHelperV2",
     "RotaryPosEmbeddingHelperV3",
     "RotaryPosEmbeddingMode",
     "apply_rotary_pos_emb",
+    "fp8_fused_sdpa",
+    "gqa_output_reshape",
 ]
