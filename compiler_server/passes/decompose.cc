@@ -12,16 +12,38 @@ namespace {
 const std::unordered_map<std::string_view, HandlerRow>& Handlers() {
   static const auto* const handlers = [] {
     auto* map = new std::unordered_map<std::string_view, HandlerRow>;
-    for (const auto rows : {PointwiseRows(),      ReduceRows(),           NormRows(),
-                            ContractRows(),       AttentionRows(),        ConvRows(),
-                            ViewRows(),           MovementRows(),         IndexRows(),
-                            SourceRows(),         WindowRows(),           RecurrentRows(),
-                            LossRows(),           UnfoldRows(),           EmbeddingBagRows(),
-                            WindowBackwardRows(), IndexBackwardRows(),    ConvBackwardRows(),
-                            ForeachRows(),        NormBackwardRows(),     PointwiseBackwardRows(),
-                            RandomRows(),         QuantizeRows(),         QuantizedWeightRows(),
-                            VolumePoolRows(),     PointwiseSpecialRows(), SelectionRows(),
-                            GridSampleRows(),     RotaryRows(),           Fp8Rows()}) {
+    for (const auto rows : {PointwiseRows(),
+                            ReduceRows(),
+                            NormRows(),
+                            ContractRows(),
+                            AttentionRows(),
+                            ConvRows(),
+                            ViewRows(),
+                            MovementRows(),
+                            IndexRows(),
+                            SourceRows(),
+                            WindowRows(),
+                            RecurrentRows(),
+                            LossRows(),
+                            UnfoldRows(),
+                            EmbeddingBagRows(),
+                            WindowBackwardRows(),
+                            IndexBackwardRows(),
+                            ConvBackwardRows(),
+                            ForeachRows(),
+                            NormBackwardRows(),
+                            PointwiseBackwardRows(),
+                            RandomRows(),
+                            QuantizeRows(),
+                            QuantizedWeightRows(),
+                            VolumePoolRows(),
+                            PointwiseSpecialRows(),
+                            SelectionRows(),
+                            GridSampleRows(),
+                            RotaryRows(),
+                            Fp8Rows(),
+                            ExpertRows(),
+                            Int4Rows()}) {
       for (const HandlerRow& row : rows) {
         HPU_CHECK(map->emplace(row.target, row).second, "two handlers for one ATen target");
       }

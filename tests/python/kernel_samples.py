@@ -89,4 +89,58 @@ ATTENTION = [
         f(2, 4, 3, 6),
     ),
 ]
-KERNELS = [*ROTARY, *FP8, *ATTENTION]
+
+
+def experts(overload: str, *weights: list[T], after: tuple[object, ...]) -> Case:
+    return Case(f"hpu.mixture_of_experts.{overload}", f(5, 4), i(5, 2), f(5, 2), *weights, *after)
+
+
+EXPERTS = [
+    experts("default", *[[f(3, 4)] * 2] * 2, [f(4, 3)] * 2, after=(True, "silu", 0, 1)),
+    experts("fused_weights", [f(4, 6)] * 2, [f(3, 4)] * 2, after=(False, "gelu", 1, 2)),
+    experts(
+        "bias_fused_weights",
+        [f(6, 4)] * 2,
+        [f(4, 3)] * 2,
+        [f(6)] * 2,
+        [f(4)] * 2,
+        after=(True, 0, 1),
+    ),
+    experts(
+        "fp8_measurement", *[[f(3, 4)] * 2] * 2, [f(4, 3)] * 2, after=(True, "relu", 0, 1, True)
+    ),
+    experts(
+        "fp8_measurement_fused_weights",
+        [f(6, 4)] * 2,
+        [f(4, 3)] * 2,
+        after=(True, "relu", 0, 1, True),
+    ),
+    *(
+        Case(
+            f"hpu.mixture_of_experts.fp8_fused_weights{kind}",
+            q(5, 4),
+            i(5, 2),
+            f(5, 2),
+            [q(6, 4)] * 2,
+            [q(4, 3)] * 2,
+            f(),
+            *between,
+            [f(6)] * 2,
+            [f(1)] * 2,
+            True,
+            "silu",
+            0,
+            1,
+        )
+        for kind, between in (("", ([f(1)] * 2,)), ("_scalars", (f(),)), ("_dynamic", ()))
+    ),
+]
+INT4 = [
+    Case(f"hpu.convert_from_{kind}.default", T((4, 2), torch.int32), f(2, 16), zero, F32, *index)
+    for kind, zero, index in (
+        ("uint4", None, ()),
+        ("uint4", T((2, 2), torch.int32), ()),
+        ("int4", f(2, 16), (i(4),)),
+    )
+]
+KERNELS = [*ROTARY, *FP8, *ATTENTION, *EXPERTS, *INT4]

@@ -145,6 +145,8 @@ std::span<const HandlerRow> GridSampleRows();
 std::span<const HandlerRow> RecurrentRows();
 std::span<const HandlerRow> RotaryRows();
 std::span<const HandlerRow> Fp8Rows();
+std::span<const HandlerRow> ExpertRows();
+std::span<const HandlerRow> Int4Rows();
 std::span<const HandlerRow> PointwiseBackwardRows();
 std::span<const HandlerRow> NormBackwardRows();
 std::span<const HandlerRow> LossRows();

@@ -3,5 +3,7 @@
 from __future__ import annotations
 
 from . import attention as attention
+from . import experts as experts
 from . import fp8 as fp8
+from . import int4 as int4
 from . import rotary as rotary
