@@ -53,7 +53,7 @@ def _hidden(
         conditions.append(hidden)
     found = None
     for condition in conditions:
-        found = condition if found is None else found | condition
+        found = condition if found is None else found.logical_or(condition)
     return found
 
 

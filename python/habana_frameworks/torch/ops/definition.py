@@ -63,8 +63,9 @@ def _define(
     qualified = f"hpu::{name}"
     _library.define(schema, tags=tags)
     if writes(schema):
-        # Functionalization takes only composites apart.
         _library.impl(name, compute, "CompositeImplicitAutograd")
+        # Without this, functionalization refuses an operator that has a kernel for a device.
+        _library.impl(name, compute, "Functionalize")
     else:
         _library.impl(name, compute, "CompositeExplicitAutograd")
         torch.library.register_fake(qualified, results, lib=_library)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from . import EmbeddingBag, EmbeddingBagPreproc
+from .CTCLoss import CTCLoss
+from .CustomSoftmax import CustomSoftmax
 from .Fp8FusedSDPA import Fp8FusedSDPA, fp8_fused_sdpa
 from .FusedSDPA import FusedSDPA, gqa_output_reshape
 from .PySDPA import PySDPA, PySDPAHinted
@@ -13,7 +16,14 @@ from .RotaryPosEmbeddingHelper import (
     apply_rotary_pos_emb,
 )
 
+EmbeddingBagPreProc = EmbeddingBagPreproc
+
 __all__ = [
+    "CTCLoss",
+    "CustomSoftmax",
+    "EmbeddingBag",
+    "EmbeddingBagPreProc",
+    "EmbeddingBagPreproc",
     "Fp8FusedSDPA",
     "FusedSDPA",
     "PySDPA",
