@@ -43,7 +43,8 @@ const std::unordered_map<std::string_view, HandlerRow>& Handlers() {
                             RotaryRows(),
                             Fp8Rows(),
                             ExpertRows(),
-                            Int4Rows()}) {
+                            Int4Rows(),
+                            BlockSoftmaxRows()}) {
       for (const HandlerRow& row : rows) {
         HPU_CHECK(map->emplace(row.target, row).second, "two handlers for one ATen target");
       }

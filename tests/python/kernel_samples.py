@@ -143,4 +143,21 @@ INT4 = [
         ("int4", f(2, 16), (i(4),)),
     )
 ]
-KERNELS = [*ROTARY, *FP8, *ATTENTION, *EXPERTS, *INT4]
+SOFTMAXES = [
+    Case("hpu.block_softmax.default", f(3, 2, 2, 1, 4), f(3, 1, 1, 1, 4), i(3)),
+    Case("hpu.block_softmax.default", f(3, 2, 1, 4), None, i(3)),
+    Case(
+        "hpu.block_softmax_adjustment.default",
+        f(3, 2, 2, 1, 1),
+        f(3, 2, 2, 1, 1),
+        i(3),
+        1,
+        [3, 2, 2, 1, 1],
+    ),
+    Case("hpu.softmax_fa2.default", f(3, 5)),
+    Case("hpu.softmax_fa2.default", f(3, 5), inputM=f(3), inputL=f(3)),
+    Case("hpu.custom_softmax.default", h(3, 5), 0),
+    Case("hpu.rms_norm.default", f(3, 5), f(5), 1e-5),
+    Case("hpu.rms_norm_fast.default", h(3, 5), h(5), 1e-5),
+]
+KERNELS = [*ROTARY, *FP8, *ATTENTION, *EXPERTS, *INT4, *SOFTMAXES]

@@ -30,8 +30,8 @@ Value* InProductType(Call& call, const Experts& experts, Value* weight, Value* s
 }
 
 // Joins the weights of all experts along a dimension of [results, operands].
-Value* Joined(Call& call, const Experts& experts, std::string_view name, std::string_view scales,
-              int64_t dim) {
+Value* JoinedWeights(Call& call, const Experts& experts, std::string_view name,
+                     std::string_view scales, int64_t dim) {
   std::vector<Value*> weights = call.Tensors(name);
   std::vector<Value*> factors;
   if (call.Has(scales)) factors = call.Tensors(scales);
@@ -49,7 +49,7 @@ Value* Joined(Call& call, const Experts& experts, std::string_view name, std::st
 // Returns x times the joined weights, [tokens, experts, results of an expert].
 Expr FirstProduct(Call& call, const Experts& experts, Value* x, std::string_view weights,
                   std::string_view bias) {
-  Value* joined = Joined(call, experts, weights, "d_scale_w12", 0);
+  Value* joined = JoinedWeights(call, experts, weights, "d_scale_w12", 0);
   Expr y = In(call, call.b.Matmul(x, joined, false, experts.permuted));
   if (call.Has(bias)) y = y + In(call, call.b.Concat(call.Tensors(bias), 0));
   if (call.refused()) return y;
@@ -114,7 +114,7 @@ void MixtureOfExperts(Call& call) {
   const Expr weighted = between * Reshape(routing, {experts.tokens, experts.count, 1});
   Value* flat = call.b.Reshape(call.b.Cast(weighted.value, experts.dtype),
                                {experts.tokens, experts.count * size});
-  Value* joined = Joined(call, experts, "w3", "d_scale_w3", 1);
+  Value* joined = JoinedWeights(call, experts, "w3", "d_scale_w3", 1);
   Expr y = In(call, call.b.Matmul(flat, joined, false, experts.permuted));
   if (call.Has("w3_bias")) {
     Value* biases =

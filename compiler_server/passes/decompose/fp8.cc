@@ -12,7 +12,7 @@ namespace {
 
 double Largest(DType dtype) { return dtype == DType::kF8E4M3 ? 448 : 57344; }
 
-Value* Row(Call& call, const std::vector<double>& numbers) {
+Value* RowOfNumbers(Call& call, const std::vector<double>& numbers) {
   Bytes bytes(numbers.size() * sizeof(float));
   for (size_t i = 0; i < numbers.size(); ++i) {
     const auto number = static_cast<float>(numbers[i]);
@@ -23,8 +23,8 @@ Value* Row(Call& call, const std::vector<double>& numbers) {
 }
 
 // Returns a scale that is rounded to `dtype`, in f32. Without the argument there is none.
-std::optional<Expr> Factor(Call& call, std::string_view name, DType dtype,
-                           std::string_view shape = "") {
+std::optional<Expr> ScaleFactor(Call& call, std::string_view name, DType dtype,
+                                std::string_view shape = "") {
   if (!call.Has(name)) return std::nullopt;
   Value* scale = nullptr;
   if (call.IsTensor(name)) {
@@ -32,7 +32,7 @@ std::optional<Expr> Factor(Call& call, std::string_view name, DType dtype,
   } else if (call.IsNumber(name)) {
     scale = call.b.Scalar(call.Float(name), DType::kF32);
   } else {
-    scale = Row(call, call.Floats(name));
+    scale = RowOfNumbers(call, call.Floats(name));
   }
   if (!shape.empty() && call.Has(shape)) scale = call.b.Reshape(scale, call.Ints(shape));
   return In(call, call.b.Cast(scale, dtype));
@@ -61,7 +61,7 @@ void CastToFp8(Call& call) {
   if (call.refused()) return;
   if (dtype == call.dtype()) return call.Return({x, none});
   Expr product = In(call, x);
-  if (const auto by = Factor(call, "scale", dtype, "scale_shape"); by.has_value()) {
+  if (const auto by = ScaleFactor(call, "scale", dtype, "scale_shape"); by.has_value()) {
     product = Cast(Cast(product * *by, dtype), Widened(dtype));
   }
   product = Saturated(product, call.dtype());
@@ -76,12 +76,12 @@ void CastToFp8(Call& call) {
 }
 
 void CastFromFp8(Call& call) {
-  Give(call, Scaled(In(call, kInput), Factor(call, "scale", call.dtype(), "scale_shape")));
+  Give(call, Scaled(In(call, kInput), ScaleFactor(call, "scale", call.dtype(), "scale_shape")));
 }
 
 // The operands have f32's precision where the result does, and bf16's else, which holds all floats
 // of 8 bits.
-Expr Product(Call& call, Value* a, bool transpose_a, Value* b, bool transpose_b) {
+Expr Fp8Product(Call& call, Value* a, bool transpose_a, Value* b, bool transpose_b) {
   const bool small = DTypeSize(a->type.dtype) == 1 && DTypeSize(b->type.dtype) == 1;
   const bool narrow = small && DTypeSize(call.dtype()) < 4 && call.dtype() != DType::kF16;
   const DType wide = narrow ? DType::kBF16 : DType::kF32;
@@ -93,9 +93,9 @@ void Fp8Gemm(Call& call) {
   Value* a = call.Tensor("A");
   Value* b = call.Tensor("B");
   if (call.refused()) return;
-  Expr y = Product(call, a, call.Bool("trans_A"), b, call.Bool("trans_B"));
-  y = Scaled(y, Factor(call, "A_scale_inv", DType::kF32));
-  y = Scaled(y, Factor(call, "B_scale_inv", DType::kF32, "B_scale_shape"));
+  Expr y = Fp8Product(call, a, call.Bool("trans_A"), b, call.Bool("trans_B"));
+  y = Scaled(y, ScaleFactor(call, "A_scale_inv", DType::kF32));
+  y = Scaled(y, ScaleFactor(call, "B_scale_inv", DType::kF32, "B_scale_shape"));
   if (call.Has("bias")) y = y + In(call, "bias");
   if (call.Bool("accumulate")) y = y + In(call, "D");
   Give(call, y);
@@ -107,9 +107,9 @@ void ScaledMm(Call& call) {
   Value* b = call.Tensor("mat2");
   if (call.refused()) return;
   if (call.Has("scale_result")) return call.Refuse("a scale of the result");
-  Expr y = Product(call, a, false, b, false);
-  y = Scaled(y, Factor(call, "scale_a", DType::kF32));
-  y = Scaled(y, Factor(call, "scale_b", DType::kF32));
+  Expr y = Fp8Product(call, a, false, b, false);
+  y = Scaled(y, ScaleFactor(call, "scale_a", DType::kF32));
+  y = Scaled(y, ScaleFactor(call, "scale_b", DType::kF32));
   if (call.Has("bias")) y = y + In(call, "bias");
   const bool small = DTypeSize(call.dtype()) == 1;
   Give(call, small ? Saturated(y, call.dtype()) : y);
@@ -126,12 +126,12 @@ void SoftmaxFp8(Call& call) {
   Expr x = In(call, kInput);
   if (call.refused()) return;
   for (const std::string_view name : {"inv_attn_heads", "input_scale"}) {
-    x = Scaled(x, Factor(call, name, DType::kF32));
+    x = Scaled(x, ScaleFactor(call, name, DType::kF32));
   }
   if (call.Has("fused_add")) x = x + In(call, "fused_add");
   const Expr y{&call, call.b.Emit(OpKind::kSoftmax, {x.value},
                                   {{AttrKey::kDim, call.Dim("dim", x.rank())}})};
-  const auto scale = Factor(call, "output_scale", DType::kF32);
+  const auto scale = ScaleFactor(call, "output_scale", DType::kF32);
   Give(call, scale.has_value() ? Saturated(y * *scale, call.dtype()) : y);
 }
 

@@ -8,7 +8,7 @@ namespace {
 enum Mode : int64_t { kBlockwise = 0, kPairwise = 1 };
 
 // Returns sines or cosines as factors of p: the rows at position_ids, or the columns from `offset`.
-Expr Factors(Call& call, std::string_view name, const Value* p) {
+Expr RotaryFactors(Call& call, std::string_view name, const Value* p) {
   Value* factors = call.Tensor(name);
   const int64_t size = p->type.sizes.back();
   if (call.refused() || factors->type.rank() < 1) return {&call, factors};
@@ -66,8 +66,8 @@ void Rotary(Call& call) {
   }
   if (mode != kBlockwise && mode != kPairwise) return call.Refuse("mode ", mode);
   const Expr p = In(call, value);
-  const Expr sin = Factors(call, "sin", value);
-  const Expr cos = Factors(call, "cos", value);
+  const Expr sin = RotaryFactors(call, "sin", value);
+  const Expr cos = RotaryFactors(call, "cos", value);
   if (call.refused()) return;
   const Pair pair = Pairs(forward ? p : p * sin, mode);
   const Pair turned = forward ? Pair{-pair.y, pair.x} : Pair{pair.y, -pair.x};
