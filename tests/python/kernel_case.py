@@ -1,5 +1,6 @@
-"""Runs operators of torch.ops.hpu in the three ways that they are called: eagerly, where each call
-is a recipe, in lazy mode, and in a compiled graph, which holds a kernel as one call."""
+"""Runs operators of torch.ops.hpu in the ways that they are called: eagerly, where each call is a
+recipe, in lazy mode, in a compiled graph, and by their kernels on the CPU, which run when the
+compile server does not answer."""
 
 from __future__ import annotations
 
@@ -18,16 +19,17 @@ from habana_frameworks.torch import native
 
 _torch = native.torch_module()
 
-WAYS = ("eager", "lazy", "compiled")
+WAYS = ("eager", "lazy", "compiled", "cpu")
 by_way = pytest.mark.parametrize("way", WAYS)
 
 
-def on_device(value: Any) -> Any:
-    """The tensors of a nested value on hpu."""
+def on_device(value: Any, device: str = "hpu") -> Any:
+    """Copies of the tensors of a nested value on a device."""
     if isinstance(value, torch.Tensor):
-        return value.detach().to("hpu").requires_grad_(value.requires_grad)
+        placed = value.detach().to(device, copy=True)
+        return placed.requires_grad_(value.requires_grad)
     if isinstance(value, (list, tuple)):
-        return type(value)(map(on_device, value))
+        return type(value)(on_device(item, device) for item in value)
     return value
 
 
@@ -44,6 +46,8 @@ def _as_recipe(name: str) -> Iterator[None]:
 
 def run(way: str, name: str, function: Callable[..., Any], *inputs: Any) -> Any:
     """The results of a function that calls torch.ops.hpu.<name>, on hpu."""
+    if way == "cpu":
+        return on_device(function(*on_device(inputs, "cpu")))
     given = on_device(inputs)
     if way == "eager":
         with _as_recipe(name):

@@ -99,7 +99,9 @@ def sdpa_fwd(
     dropout)."""
     _check_padding(seq_padding_type)
     hidden = _hidden(q, k, is_causal, valid_seq_len, seq_padding_type.lower(), None)
-    weights = torch._safe_softmax(_scores(q, k, attention_mask, scale, hidden), -1)
+    scores = _scores(q, k, attention_mask, scale, hidden)
+    blind = scores.amax(-1, keepdim=True) == -math.inf
+    weights = torch.softmax(scores, -1).masked_fill(blind, 0.0)
     kept = torch.ones(1, dtype=torch.int8, device=q.device)
     dropped = weights
     if p > 0:

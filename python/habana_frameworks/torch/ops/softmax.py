@@ -94,8 +94,9 @@ def _save_softmax(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _softmax_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    (y,) = ctx.saved_tensors
-    return torch.ops.aten._softmax_backward_data(grad, y, y.dim() - 1, y.dtype), None
+    (saved,) = ctx.saved_tensors
+    y, g = wide(saved), wide(grad)
+    return (y * (g - (g * y).sum(-1, keepdim=True))).to(saved.dtype), None
 
 
 @operator(
