@@ -7,6 +7,8 @@ import torch
 from kernel_case import assert_near, by_way, run
 from training_case import matrix
 
+from habana_frameworks.torch.hpex.kernels import Fp8Ops
+
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
 by_format = pytest.mark.parametrize("fp8", [E4M3, E5M2], ids=["e4m3", "e5m2"])
 hpu = torch.ops.hpu
@@ -112,6 +114,19 @@ def test_the_cast_with_given_results():
     assert results[0] is out
     assert torch.equal(bits(out), bits(x.cpu().to(E5M2)))
     assert amax.item() == x.cpu().abs().max().item()
+
+
+def test_functions_of_hpex():
+    x, w = (matrix(4, 6) * 20).to("hpu"), matrix(6, 3, seed=1).to("hpu")
+    q, _ = Fp8Ops.cast_to_fp8_v2(x, 2.0, dtype=E4M3)
+    weight, _ = Fp8Ops.cast_to_fp8_v2(w, None, False, False, E4M3)
+    assert torch.equal(bits(q), bits((x.cpu() * 2).to(E4M3)))
+    assert_near([Fp8Ops.cast_from_fp8(q, 0.5, torch.float32)], [q.cpu().float() / 2], 0, 0)
+    y = Fp8Ops.fp8_gemm_v2(q, False, weight, False, None, torch.float32, 0.5, 1.0)
+    assert_near([y.double()], [q.cpu().double() @ weight.cpu().double() / 2], 1e-5, 1e-5)
+    out, amax = torch.empty(4, 6, dtype=E5M2, device="hpu"), torch.zeros(1, device="hpu")
+    assert Fp8Ops.cast_to_fp8(x, None, False, out, amax)[0] is out
+    assert torch.equal(bits(out), bits(x.cpu().to(E5M2)))
 
 
 # ---- products ------------------------------------------------------------------------------------
