@@ -218,6 +218,9 @@ def wants_index_checks() -> bool:
 def set_recipe_ops(names: list[str]) -> None:
     """Tells the names (without namespace and overload) of the operators that recipes have."""
 
+def register_op_kernel(name: str, overload: str) -> None:
+    """Gives an operator of the namespace hpu, which exists ("hpu::name"), its kernel on hpu."""
+
 def set_front_end(front_end: Any) -> None:
     """Sets what captures calls and asks the compile server: an object with the functions
     compile_call and describe_call (of an operator's name and overload and its arguments), which

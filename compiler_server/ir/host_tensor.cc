@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "base/float16.h"
+#include "base/float8.h"
 
 namespace hpu::ir {
 namespace {
@@ -43,6 +44,8 @@ template <typename T>
 double LargestOf() {
   if constexpr (std::is_same_v<T, BFloat16>) return 0x1.FEp127;
   if constexpr (std::is_same_v<T, _Float16>) return 65504;
+  if constexpr (std::is_same_v<T, Float8E4M3>) return 448;
+  if constexpr (std::is_same_v<T, Float8E5M2>) return 57344;
   return static_cast<double>(std::numeric_limits<T>::max());
 }
 

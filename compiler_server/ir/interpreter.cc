@@ -153,8 +153,9 @@ std::vector<HostTensor> RandomInputs(const Graph& graph, uint64_t seed) {
     for (double& value : tensor.data) {
       const uint64_t bits = Next(seed);
       if (IsFloat(type.dtype)) {
-        // These are multiples of 2^-5 in [-2, 2), which are exact in every float type.
-        value = static_cast<double>(static_cast<int64_t>(bits % 128) - 64) / 32;
+        // These are multiples of 2^-5 in [-2, 2), which are exact in floats of 16 bits.
+        value =
+            RoundTo(type.dtype, static_cast<double>(static_cast<int64_t>(bits % 128) - 64) / 32);
       } else {
         // These are also valid as indices into any dimension of two or more.
         value = static_cast<double>(bits % 2);

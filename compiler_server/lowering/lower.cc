@@ -36,10 +36,12 @@ const LoweringRule* FindRule(OpKind op) {
 bool Holds(LoweredTypes types, DType dtype) {
   switch (types) {
     case LoweredTypes::kFloat:
-      return IsFloat(dtype) && MovedType(dtype) == dtype;
+      return IsFloat(dtype) && MovedType(dtype) == dtype && DTypeSize(dtype) > 1;
     case LoweredTypes::kArithmetic:
       return dtype == DType::kBool || (IsInteger(dtype) && MovedType(dtype) == dtype) ||
              Holds(LoweredTypes::kFloat, dtype);
+    case LoweredTypes::kConverted:
+      return MovedType(dtype) == dtype;
     case LoweredTypes::kMoved:
       return MovedType(dtype) != DType::kInvalid;
   }

@@ -37,6 +37,7 @@ synStridedOpParams StridedParams(const ir::Dims& strides, int64_t offset);
 enum class LoweredTypes : uint8_t {
   kArithmetic,  // types that the device calculates with
   kFloat,       // f32, bf16, f16
+  kConverted,   // types with a cast: those of kArithmetic, and floats of 8 bits
   kMoved,       // anything that has a size the device can move
 };
 

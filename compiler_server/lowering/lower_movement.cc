@@ -187,7 +187,7 @@ constexpr LoweringRule kMovementRules[] = {
     {OpKind::kAsStridedScatter, LowerAsStridedScatter, LoweredTypes::kMoved, MovementRank},
     {OpKind::kConcat, LowerConcat, LoweredTypes::kMoved, MovementRank},
     {OpKind::kExpand, LowerExpand, LoweredTypes::kMoved, Expandable},
-    {OpKind::kFull, LowerFull, LoweredTypes::kArithmetic, MovementRank},
+    {OpKind::kFull, LowerFull, LoweredTypes::kConverted, MovementRank},
     {OpKind::kIota, LowerIota, LoweredTypes::kArithmetic, CountsIn32Bits},
     {OpKind::kPad, LowerPad, LoweredTypes::kArithmetic, Rank5},
     {OpKind::kPermute, LowerPermute, LoweredTypes::kMoved, Permutable},

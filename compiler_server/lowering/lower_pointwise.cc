@@ -115,7 +115,7 @@ void LowerPointwise(const NodeLowering& at) {
 void LowerCast(const NodeLowering& at) { at.graph.Cast(at.in[0], at.out[0]); }
 
 constexpr LoweringRule kPointwiseRules[] = {
-    {OpKind::kCast, LowerCast, LoweredTypes::kArithmetic, MergedRank5},
+    {OpKind::kCast, LowerCast, LoweredTypes::kConverted, MergedRank5},
 };
 
 constexpr LoweringRule kElementwise = {OpKind::kAten, LowerPointwise, LoweredTypes::kArithmetic,

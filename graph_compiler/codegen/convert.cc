@@ -18,7 +18,7 @@ struct SmallFloat {
 };
 constexpr SmallFloat kHalf{5, 10, 0x7bff, 0x7c00, 0x7e00, true};
 constexpr SmallFloat kE5M2{5, 2, 0x7b, 0x7c, 0x7f, true};
-constexpr SmallFloat kE4M3{4, 3, 0x7e, 0x7f, 0x7f, false};
+constexpr SmallFloat kE4M3{4, 3, 0x7e, 0x7e, 0x7f, false};  // saturates, as PyTorch's does
 
 constexpr uint32_t kF32Sign = 0x80000000u;
 constexpr uint32_t kF32Infinity = 0x7f800000u;

@@ -10,6 +10,7 @@ import torch
 import torch.ao.quantization.fx._decomposed
 from aten_case import Case, T, a, b, f, h, i
 from composite_samples import COMPOSITES
+from kernel_samples import KERNELS
 from movement_samples import MOVEMENTS
 from product_samples import PRODUCTS
 from recurrent_samples import RECURRENT
@@ -196,7 +197,7 @@ CASES += [
     a("batch_norm.default", f(2, 3), None, None, f(3), f(3), False, 0.1, 100.0, True),
     a("instance_norm.default", f(2, 3, 8), f(3), f(3), None, None, True, 0.1, 1e-5, True),
 ]
-CASES += PRODUCTS + MOVEMENTS + RECURRENT + VOLUMES + VOLUME_GRADIENTS + COMPOSITES
+CASES += PRODUCTS + MOVEMENTS + RECURRENT + VOLUMES + VOLUME_GRADIENTS + COMPOSITES + KERNELS
 U8, I8 = (0, 255, torch.uint8), (-128, 127, torch.int8)
 CASES += [
     Case(f"quantized_decomposed.{name}", *args)

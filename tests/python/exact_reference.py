@@ -148,7 +148,10 @@ class _InF64(TorchDispatchMode):
 
 
 def _floating(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.is_floating_point()
+    """False for floats of 8 bits: nothing but exact casts is done with them."""
+    return (
+        isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype.itemsize > 1
+    )
 
 
 class ExactReference:

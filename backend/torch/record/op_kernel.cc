@@ -84,13 +84,15 @@ bool HasSeveralFloats(c10::ArrayRef<IValue> arguments) {
 
 class OpKernel final : public c10::OperatorKernel {
  public:
-  OpKernel(const c10::FunctionSchema& schema, std::optional<OwnKernel> own)
+  // `in_recipes` says whether recipes have the operator; -1: ask RecipeOps.
+  OpKernel(const c10::FunctionSchema& schema, std::optional<OwnKernel> own, int in_recipes = -1)
       : own_(std::move(own)),
         argument_count_(schema.arguments().size()),
         mixed_devices_(TakesMixedDevices(schema)),
         takes_statistics_(Contains(kTakeStatistics, schema.name())),
         counts_(CountsOf(ShortName(schema))),
         name_(runtime::NumberOfText(ShortName(schema))),
+        in_recipes_(in_recipes),
         check_numbers_(NumberCheckOf(schema)),
         check_indices_(IndexCheck::Of(schema)),
         rules_(schema) {}
@@ -288,7 +290,7 @@ class OpKernel final : public c10::OperatorKernel {
   const bool takes_statistics_;
   OpCounts& counts_;
   const uint32_t name_;              // the number of the operator's name
-  std::atomic<int> in_recipes_{-1};  // -1: not known yet
+  std::atomic<int> in_recipes_;      // -1: not known yet
   const NumberCheck check_numbers_;  // may be null
   const std::optional<IndexCheck> check_indices_;
   CallTable table_;
@@ -386,7 +388,25 @@ void RegisterOpKernels() {
   }
 }
 
+namespace {
+
+// Registers the kernel on hpu of an operator that the package defines
+// (habana_frameworks/torch/ops).
+void RegisterOpKernel(const std::string& name, const std::string& overload) {
+  // It is never freed, because the kernels stay for the life of the process.
+  static auto* library =
+      new torch::Library(torch::Library::IMPL, "hpu", c10::DispatchKey::HPU, __FILE__, __LINE__);
+  const c10::OperatorName full(name, overload);
+  const auto op = c10::Dispatcher::singleton().findSchema(full);
+  TORCH_CHECK(op.has_value(), "register_op_kernel: there is no operator ", full);
+  library->impl(c10::toString(full).c_str(),
+                NewKernel<OpKernel>(op->schema(), std::nullopt, /*in_recipes=*/1));
+}
+
+}  // namespace
+
 void BindOpKernels(pybind11::module_& module) {
+  module.def("register_op_kernel", &RegisterOpKernel);
   module.def("wants_index_checks", &WantsIndexChecks);
   module.def("set_recipe_ops", [](const std::vector<std::string>& names) {
     RecipeOps() = {names.begin(), names.end()};

@@ -18,7 +18,7 @@ namespace hpu::torch_backend {
 // other registrations.
 void RegisterOpKernels();
 
-// Adds set_recipe_ops() and forget_call_programs().
+// Adds set_recipe_ops(), register_op_kernel() and forget_call_programs().
 void BindOpKernels(pybind11::module_& module);
 
 }  // namespace hpu::torch_backend

@@ -1,6 +1,8 @@
 // Rewrites draws of random numbers to functions of the generator's state, which is an input of the
 // graph. Each draw uses the blocks that follow those of the draws before it. So a graph gets the
 // same numbers as the same calls one by one, which backend/torch/eager/random_kernels.cc runs.
+#include "compiler_server/passes/decompose/random.h"
+
 #include <algorithm>
 
 #include "base/normal.h"
@@ -8,9 +10,7 @@
 #include "compiler_server/passes/decompose/expression.h"
 
 namespace hpu::compiler {
-namespace {
 
-// Draws numbers from [0, 1), one per element of a tensor of these sizes.
 Value* Draw(Call& call, const Dims& sizes) {
   ir::Graph& graph = call.b.graph();
   const ir::Graph::RandomState state = graph.AddRandomState();
@@ -20,6 +20,8 @@ Value* Draw(Call& call, const Dims& sizes) {
   graph.draws += PhiloxBlocks(static_cast<uint64_t>(type.elements()));
   return numbers;
 }
+
+namespace {
 
 // Returns a condition that is true with probability `p`, which is f32.
 Value* Chance(Call& call, Value* p) {
@@ -175,6 +177,7 @@ bool DrawsIntegers(const ir::Node& node) {
 }  // namespace
 
 bool RecipesDraw(const ir::Node& node) {
+  if (node.aten->target.starts_with("hpu.cast_to_fp8_v2.")) return true;
   const auto known = [&](const HandlerRow& row) { return row.target == node.aten->target; };
   if (std::none_of(std::begin(kRandomRows), std::end(kRandomRows), known)) return false;
   const bool integers = node.aten->target.starts_with("aten.randint") ||

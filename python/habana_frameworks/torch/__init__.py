@@ -66,6 +66,18 @@ def _connect_eager_ops() -> None:
     front_end.connect()
 
 
+def _define_operators() -> None:
+    from .ops import all  # noqa: F401
+
+
+def _offer_operators() -> None:
+    from .torch_compat.namespaces import define_on_demand
+
+    # torch.library looks for these when the capture's modules define them.
+    captures = frozenset({"int4_matmul", "recurrent_layer", "recurrent_layer_backward"})
+    define_on_demand("hpu", _define_operators, captures)
+
+
 def _start_lazy_mode() -> None:
     if lazy_mode.is_on():
         from . import lazy
@@ -142,6 +154,7 @@ def autoload() -> None:
     hpu.torch_profiler.complete()
     features.enable(features.ARTIFACTS, _register_artifacts)
     features.enable(features.COMPILING, _connect_eager_ops)
+    features.enable(features.OPERATORS, _offer_operators)
     _start_lazy_mode()
     _set_launch_modes()
     _registered = True

@@ -234,5 +234,5 @@ def test_attention_of_grouped_heads():
     ours = FusedSDPA.apply(q.to("hpu"), k.to("hpu"), k.to("hpu"))
     both = k.repeat_interleave(2, 1)
     assert_close(ours, F.scaled_dot_product_attention(q, both, both))
-    with pytest.raises(ValueError, match="pass attn_mask"):
+    with pytest.raises(ValueError, match="valid_seq_len needs is_causal"):
         FusedSDPA.apply(q, q, q, valid_seq_len=torch.tensor([1]))

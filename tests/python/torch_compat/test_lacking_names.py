@@ -44,6 +44,7 @@ OFF = {
     "history": {features.STARTS},
     "metrics": set(),  # needed by reports
     "modes": _CAPTURE,
+    "namespaces": {features.OPERATORS},
     "ops": _CAPTURE,
     "registry": set(),  # entry points do without
     "stream_calls": _CAPTURE,

@@ -7,7 +7,7 @@ changing number of the host; a plain number, as other builds save it, is accepte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -214,3 +214,98 @@ class FusedSGD(torch.optim.SGD):
 
 class FusedAdagrad(torch.optim.Adagrad):
     """torch.optim.Adagrad."""
+
+
+class FusedLars(torch.optim.Optimizer):
+    """Scales the gradients of another optimizer's step by LARS. skip_mask: for each parameter of a
+    group a number; 0 leaves its gradient as it is, but for the rate."""
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        skip_mask: Sequence[int],
+        eeta: float = 0.001,
+        eps: float = 1e-8,
+    ) -> None:
+        self.optim = optimizer
+        self.skip_mask, self.eeta, self.eps = skip_mask, eeta, eps
+        defaults = {**optimizer.defaults, "skip_mask": skip_mask, "eeta": eeta, "eps": eps}
+        super().__init__(optimizer.param_groups, defaults)
+        self.state = optimizer.state
+
+    def zero_grad(self, set_to_none: bool = False) -> None:
+        self.optim.zero_grad(set_to_none)
+
+    @torch.no_grad()
+    def step(self, closure: Closure | None = None) -> Any:
+        """The rate is in the gradients, so the other optimizer's own rate should be 1."""
+        loss = _enabled(closure)
+        decays = [group.get("weight_decay", 0) for group in self.optim.param_groups]
+        for group, decay in zip(self.optim.param_groups, decays, strict=True):
+            group["weight_decay"] = 0
+            given = [
+                (p, mask)
+                for p, mask in zip(group["params"], self.skip_mask, strict=False)
+                if p.grad is not None
+            ]
+            if not given:
+                continue
+            torch.ops.hpu.optimizer_lars(
+                [p.detach() for p, _ in given],
+                [p.grad.detach() for p, _ in given],
+                [mask for _, mask in given],
+                self.eeta,
+                decay,
+                self.eps,
+                torch.tensor(float(group["lr"])).to(given[0][0].device),
+            )
+        self.optim.step()
+        for group, decay in zip(self.optim.param_groups, decays, strict=True):
+            group["weight_decay"] = decay
+        return loss
+
+
+class FusedResourceApplyMomentum(torch.optim.Optimizer):
+    """Momentum for gradients that already have the rate in them (FusedLars): the momentum becomes
+    momentum * itself - gradient and is added to the parameter. In the first step the gradient
+    itself is the momentum, as in the bridge. lr, weight_decay and nesterov have no effect."""
+
+    def __init__(
+        self,
+        params: Parameters,
+        lr: float,
+        momentum: float = 0,
+        weight_decay: float = 0,
+        nesterov: bool = False,
+    ) -> None:
+        for name, number in (("lr", lr), ("momentum", momentum), ("weight_decay", weight_decay)):
+            if number < 0.0:
+                raise ValueError(f"{name} is {number}, not a number of at least 0")
+        if nesterov and momentum <= 0:
+            raise ValueError("nesterov needs a momentum above 0")
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "weight_decay": weight_decay,
+            "nesterov": nesterov,
+        }
+        super().__init__(params, defaults)
+
+    @torch.no_grad()
+    def step(self, closure: Closure | None = None) -> Any:
+        loss = _enabled(closure)
+        for group in self.param_groups:
+            both: list[Tensor] = []
+            gradients: list[Tensor] = []
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                if "momentum_buffer" not in self.state[p]:
+                    self.state[p]["momentum_buffer"] = p.grad.clone()
+                    p.add_(p.grad)
+                    continue
+                both += [p, self.state[p]["momentum_buffer"]]
+                gradients.append(p.grad)
+            if gradients:
+                torch.ops.hpu.optimizer_resource_apply_momentum(both, gradients, group["momentum"])
+        return loss

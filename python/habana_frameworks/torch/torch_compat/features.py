@@ -56,6 +56,7 @@ ARTIFACTS = Feature("programs in cache artifacts", "torch.compiler.save_cache_ar
 DEVICE_INTERFACE = Feature(
     "Dynamo's device interface for hpu", "libraries that ask Dynamo for it get an error"
 )
+OPERATORS = Feature("Gaudi's operators", "torch.ops.hpu lacks them")
 MANUAL_SEED = Feature("torch.manual_seed for hpu", "call torch.hpu.manual_seed as well")
 STORAGES = Feature(
     "storages of tensors in lazy mode",

@@ -12,3 +12,9 @@ def takes_numbers(op: OpOverload) -> bool:
     """Whether Python code may give the operator a number where it declares a tensor."""
     allowed: bool = torch._C._should_allow_numbers_as_tensors(op._schema.name.partition("::")[2])
     return allowed
+
+
+def writes(schema: str) -> bool:
+    """Whether a schema without namespace says that a call writes to an argument."""
+    mutable: bool = torch._C.parse_schema(schema).is_mutable
+    return mutable

@@ -37,6 +37,9 @@ def _drops_nothing(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) 
             return True
         if argument.name in ("dropout_p", "dropout") and given == 0:
             return True
+        # The names of the operators of this package.
+        if op.namespace == "hpu" and argument.name in ("p", "stochastic_rounding") and not given:
+            return True
     return False
 
 

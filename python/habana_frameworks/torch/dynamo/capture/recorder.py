@@ -253,8 +253,9 @@ class RecordingMode(TorchDispatchMode):
             # Fake tensors give the argument itself, where the op gives a copy of it.
             with self:
                 return args[0].clone(), torch.ones_like(args[0], dtype=torch.bool)
-        # The decomposition of an op that draws draws other numbers than the op itself.
-        decompose = None if draws_random(func, args, kwargs) else find_decomposition(func)
+        # PyTorch's decomposition of an op that draws draws other numbers than the op itself.
+        foreign = func.namespace != "hpu" and draws_random(func, args, kwargs)
+        decompose = None if foreign else find_decomposition(func)
         if decompose is not None:
             decomposed = self._decompose(decompose, func, args, kwargs)
             if decomposed is not None:

@@ -123,7 +123,7 @@ def _input_texts(values: Sequence[Any]) -> list[str]:
 
 
 # The folders whose modules make captured graphs of Dynamo graphs, or decide what Dynamo traces.
-GRAPH_MAKERS = ("dynamo/capture", "dynamo/fingerprints", "dynamo/patches", "torch_compat")
+GRAPH_MAKERS = ("dynamo/capture", "dynamo/fingerprints", "dynamo/patches", "ops", "torch_compat")
 
 
 def capture_digest() -> str:

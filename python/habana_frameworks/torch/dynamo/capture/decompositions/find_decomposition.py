@@ -1,5 +1,6 @@
-"""PyTorch's decompositions of the ATen ops for which the compile server has no rule: a fallback,
-which the report names. ATen calls are taken apart in the server (passes/decompose).
+"""What computes an op for which the compile server has no rule: PyTorch's decomposition of an ATen
+op, or the definition of an op of this package (ops/). The report names where it was needed.
+Calls with a rule are taken apart in the server (passes/decompose).
 
 A decomposition is used if it ends in ops that the server knows (recorder.py); any other op stays as
 it is and runs eagerly.
@@ -12,6 +13,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from ....ops.definition import computation_of
 from ....torch_compat import features
 from ....torch_compat.ops import OpOverload
 from ...fingerprints.function_text import is_foreign
@@ -22,7 +24,11 @@ from .aten_rules import ATEN_RULES
 def find_decomposition(op: OpOverload) -> Callable[..., Any] | None:
     """The function that computes `op` by other ops; None if the server takes `op` itself, or if
     there is no such function."""
-    if op.namespace != "aten" or str(op) in ATEN_RULES:
+    if str(op) in ATEN_RULES:
+        return None
+    if op.namespace == "hpu":
+        return computation_of(op)
+    if op.namespace != "aten":
         return None
     if op._can_decompose():
         decompose: Callable[..., Any] = op.decompose
