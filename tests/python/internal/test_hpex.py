@@ -25,7 +25,6 @@ def test_is_an_attribute_of_the_package():
 @pytest.mark.parametrize(
     ("name", "instead"),
     [
-        ("habana_frameworks.torch.hpex.hmp", r'torch.autocast\("hpu"'),
         ("habana_frameworks.torch.gpu_migration", '"hpu"'),
     ],
 )
