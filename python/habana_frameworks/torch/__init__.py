@@ -131,10 +131,14 @@ def autoload() -> None:
         lambda: features.enable(features.DEVICE_INTERFACE, _register_device_interface),
     )
     _announce_backend()
+    if bridge_config.get("PT_HPU_GPU_MIGRATION"):
+        from . import gpu_migration  # noqa: F401
 
 
 autoload()
 
 # Modules that programs use as attributes after the bare import, beside those that the import itself
 # brings.
-__getattr__ = on_demand(__name__, "core", "distributed", "hccl", "hpex", "utils", "warmup")
+__getattr__ = on_demand(
+    __name__, "core", "distributed", "gpu_migration", "hccl", "hpex", "utils", "warmup"
+)

@@ -31,6 +31,7 @@ OFF = {
     "compiled_autograd": set(),  # needed once it is asked for
     "config_module": _CAPTURE,
     "decomposition_table": set(),  # needed once an op has no rule
+    "default_device": set(),  # needed by GPU migration
     "device_interface": {features.DEVICE_INTERFACE},
     "devices": None,
     "dispatcher": {*_CAPTURE, features.RECURRENT_LAYERS},
@@ -115,6 +116,8 @@ def functions_fail(names, cache):
     for name in names:
         if replaced.ROWS[name].feature is features.COMPILING:
             off[name] = {features.COMPILING}
+        if replaced.ROWS[name].feature is features.MIGRATION:  # needed once it is imported
+            off[name] = set()
     return {
         line: text
         for line, answer in found.items()

@@ -226,4 +226,5 @@ def __getattr__(name: str) -> Any:
         return torch.tensor(args[0], dtype=dtype, device="hpu")
 
     construct.__name__ = name
+    construct.element_type = dtype  # type: ignore[attr-defined]
     return construct

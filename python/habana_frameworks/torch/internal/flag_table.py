@@ -37,7 +37,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag("PT_HPU_PLACE_ON_CPU", "", "active"),
     Flag("PT_HPU_ENABLE_CACHE_METRICS", False, "active"),
     Flag("PT_COMPILE_ONLY_MODE", False, "what is compiled is also run", settable=True),
-    Flag("PT_HPU_GPU_MIGRATION", False, "there is no GPU migration package"),
+    Flag("PT_HPU_GPU_MIGRATION", False, "active"),
     Flag(
         "PT_HPU_INFERENCE_MODE",
         False,
