@@ -42,7 +42,7 @@ ARROWS: dict[str, set[str]] = {
     "internal": set(),
     "distributed": {"internal"},
     "gpu_migration": {"hpu", "internal", NATIVE},
-    "hpex": {"internal"},
+    "hpex": {"hpu", "internal"},
     "dynamo/settings": {"internal"},
     "dynamo/records": {"internal", NATIVE},
     "dynamo/fingerprints": {"internal"},

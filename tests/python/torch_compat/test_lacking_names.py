@@ -41,6 +41,7 @@ OFF = {
     "functionalization": {features.COMPILING},
     "graph_calls": _CAPTURE,
     "graph_code": {features.STARTS},
+    "graph_task": set(),  # needed by layers in fp8
     "history": {features.STARTS},
     "metrics": set(),  # needed by reports
     "modes": _CAPTURE,

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from ..internal.submodules import on_demand
 
-__getattr__ = on_demand(__name__, "hmp", "kernels", "normalization", "optimizers")
+__getattr__ = on_demand(__name__, "experimental", "hmp", "kernels", "normalization", "optimizers")
