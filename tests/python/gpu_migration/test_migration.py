@@ -58,6 +58,56 @@ def test_calls_that_take_a_device():
     assert run(code) == ["True False torch.cuda.FloatTensor torch.FloatTensor", "hpu:0 hpu:0 cpu"]
 
 
+def test_default_devices():
+    code = (
+        "with torch.device('cuda'):\n"
+        "    print(torch.ones(1).device, torch.nn.Linear(1, 1).weight.device)\n"
+        "for kind in ('torch.cuda.HalfTensor', torch.cuda.FloatTensor, 'torch.FloatTensor'):\n"
+        "    torch.set_default_tensor_type(kind)\n"
+        "    print(torch.ones(1).device, torch.ones(1).dtype)\n"
+    )
+    assert run(code) == [
+        "hpu:0 hpu:0",
+        "hpu:0 torch.float16",
+        "hpu:0 torch.float32",
+        "cpu torch.float32",
+    ]
+
+
+def test_replaced_functions_are_found_by_their_names(tmp_path):
+    """pickle, torch.fx and TorchScript take them like the originals."""
+    (tmp_path / "scripted.py").write_text(
+        "import torch\n"
+        "def function(x: torch.Tensor):\n"
+        "    return x + torch.arange(2) + torch.ones(2)\n"
+    )
+    code = (
+        "import pickle, sys\n"
+        f"sys.path.insert(0, {str(tmp_path)!r})\n"
+        "import scripted\n"
+        "for function in (torch.zeros, torch.fft.fftfreq, torch.Tensor.to):\n"
+        "    assert pickle.loads(pickle.dumps(function)) is function\n"
+        "traced = torch.fx.symbolic_trace(lambda x: x.to('cuda') + torch.ones(2, device='cuda'))\n"
+        "print(traced(torch.ones(2)).device, torch.jit.script(scripted.function)(torch.zeros(2)))\n"
+    )
+    assert run(code) == ["hpu:0 tensor([1., 2.])"]
+
+
+def test_profiles_are_of_hpu():
+    code = (
+        "from torch.profiler import ProfilerActivity as A, profile\n"
+        "x = torch.ones(2, device='cuda')\n"
+        "for activities in (None, [A.CPU, A.CUDA]):\n"
+        "    with profile(activities=activities) as found:\n"
+        "        x + 1\n"
+        "    print(sorted(a.name for a in found.activities))\n"
+        "    assert any(event.key == 'aten::add' for event in found.key_averages())\n"
+    )
+    done = output_of(START + code, PT_HPU_GPU_MIGRATION="1")
+    assert done.stdout.splitlines() == 2 * ["['CPU', 'HPU']"]
+    assert "CUDA" not in done.stderr
+
+
 def test_other_threads_are_migrated_too():
     code = (
         "import threading\n"
@@ -185,8 +235,8 @@ layer = torch.nn.Linear(4, 4).cuda()
 @torch.compile(fullgraph=True)
 def function(x):
     y = torch.ones(4, 4, device="cuda") + torch.arange(4, device=torch.device("cuda"))
-    if x.is_cuda:
-        y = y * 2
+    if x.is_cuda and torch.cuda.is_available():
+        y = y * (2 + torch.cuda.current_device())
     with torch.autocast("cuda"):
         product = layer(y)
     return product, torch.zeros_like(x, device="cuda") + y.cuda() + x.to("cuda")

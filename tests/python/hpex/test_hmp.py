@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from helpers import fresh_process
+from processes import output_of
 from torch import nn
 from training_case import assert_close, matrix, only_graph
 
@@ -386,6 +387,16 @@ def test_compiled_attention_in_one_graph():
     given, wanted = compiled(x, x, x)[0], layer(x, x, x)[0]
     assert given.dtype is BF16
     assert_close(given.float(), wanted.float().cpu(), 2e-2, 2e-2)
+
+
+def test_the_import_does_not_bring_dynamo():
+    output_of(
+        "import sys, torch, habana_frameworks.torch\n"
+        "before = set(sys.modules)\n"
+        "from habana_frameworks.torch.hpex import hmp; hmp.convert()\n"
+        "new = [n for n in sys.modules if n not in before and n.startswith('torch._')]\n"
+        "assert not new, new\n"
+    )
 
 
 def test_linear_regression_of_the_guide():  # P2

@@ -30,6 +30,7 @@ OFF = {
     "compile_context": {features.COMPILING},
     "compiled_autograd": set(),  # needed once it is asked for
     "config_module": _CAPTURE,
+    "constants": None,
     "decomposition_table": set(),  # needed once an op has no rule
     "default_device": set(),  # needed by GPU migration
     "device_interface": {features.DEVICE_INTERFACE},
@@ -47,6 +48,7 @@ OFF = {
     "modes": _CAPTURE,
     "ops": _CAPTURE,
     "registry": set(),  # entry points do without
+    "scripting": set(),  # needed by GPU migration
     "stream_calls": _CAPTURE,
     "timing": set(),  # needed while TORCH_TRACE is on
     "trace_log": {features.TRACE_LOG},

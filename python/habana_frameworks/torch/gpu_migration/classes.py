@@ -56,6 +56,12 @@ def _loader(given: dict[str, Any]) -> None:
         given["pin_memory_device"] = to_hpu(given["pin_memory_device"])
 
 
+def _profile(given: dict[str, Any]) -> None:
+    activity = torch.profiler.ProfilerActivity
+    asked = given.get("activities") or (activity.CPU, activity.CUDA)
+    given["activities"] = [activity.HPU if a == activity.CUDA else a for a in asked]
+
+
 def _without_devices(given: dict[str, Any]) -> None:
     given["device_ids"] = given["output_device"] = None
 
@@ -180,6 +186,7 @@ def install() -> None:
         _scaler,
         *("device", "init_scale", "growth_factor", "backoff_factor", "growth_interval", "enabled"),
     )
+    _replace_init(torch.profiler.profile, _profile)
     _replace_init(torch.utils.data.DataLoader, _loader, "dataset", "batch_size", "shuffle")
     _replace_init(
         torch.nn.parallel.DistributedDataParallel,

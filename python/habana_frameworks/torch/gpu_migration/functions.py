@@ -18,6 +18,7 @@ from ..internal.after_import import after_import
 from ..torch_compat import features
 from ..torch_compat.default_device import device_constructors
 from ..torch_compat.replaced import original, replace
+from ..torch_compat.scripting import find_builtin, register_builtin
 from . import log
 from .devices import all_to_hpu, to_hpu
 
@@ -57,7 +58,12 @@ def takes_devices(owner: Any, name: str, label: str) -> None:
             log.write("hpu_match", f"{label}({before}, )", f"{label}({after})")
         return function(*mapped[0], **mapped[1])
 
-    migrated.__module__ = "torch"  # that of a built-in function is None
+    # Those of a built-in function name no place where pickle and torch.fx find it.
+    migrated.__module__ = "torch" if isinstance(owner, type) else owner.__name__
+    migrated.__qualname__ = f"{owner.__name__}.{name}" if isinstance(owner, type) else name
+    known_to_scripts = find_builtin(function)
+    if known_to_scripts is not None:
+        register_builtin(migrated, known_to_scripts)
     if function in device_constructors():
         device_constructors().add(migrated)
     setattr(owner, name, migrated)
@@ -122,6 +128,38 @@ def _in_dynamo() -> None:
     replace(path, method_attr_is_cuda)
 
 
+def _replace_default_devices() -> None:
+    """`with torch.device("cuda"):` and torch.set_default_tensor_type."""
+
+    def contexts() -> None:
+        path = "torch.utils._device.DeviceContext.__init__"
+        init = original(path)
+
+        @functools.wraps(init)
+        def migrated(self: Any, device: Any) -> None:
+            init(self, to_hpu(device))
+
+        replace(path, migrated)
+
+    features.enable(features.MIGRATION, contexts)
+    set_type: Callable[..., None] = torch.set_default_tensor_type
+
+    @functools.wraps(set_type)
+    def set_default_tensor_type(t: Any) -> None:
+        if isinstance(t, str) and t.startswith("torch.cuda."):
+            t = getattr(hpu, t.rpartition(".")[2])
+        kind = getattr(t, "element_type", None)
+        if kind is None:
+            set_type(t)
+            torch.set_default_device("cpu")
+        else:
+            log.write("hpu_match", f"torch.set_default_tensor_type({t})", f"hpu and {kind}")
+            torch.set_default_dtype(kind)
+            torch.set_default_device("hpu")
+
+    torch.set_default_tensor_type = set_default_tensor_type
+
+
 def _replace_autocast_state() -> None:
     """torch.is_autocast_enabled() without a type asks for cuda's."""
     enabled: Callable[..., bool] = torch.is_autocast_enabled
@@ -152,4 +190,5 @@ def install() -> None:
     torch.nn.Module.cuda = _module_cuda  # type: ignore[method-assign, assignment]
     _replace_type()
     _replace_is_cuda()
+    _replace_default_devices()
     _replace_autocast_state()

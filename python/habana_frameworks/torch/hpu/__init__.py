@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from .. import native
+from ..torch_compat.constants import constant_in_graphs
 from . import autocast_lists as autocast_lists
 from . import graphs as graphs
 from . import metrics as metrics
@@ -105,11 +106,13 @@ def _is_in_bad_fork() -> bool:
     return bool(native.torch_module().is_in_bad_fork())
 
 
+@constant_in_graphs
 def is_available() -> bool:
     """True if a device, real or emulated, is available. Never raises."""
     return bool(native.torch_module().is_available())
 
 
+@constant_in_graphs
 def device_count() -> int:
     """The number of devices: 0 or 1."""
     return int(native.torch_module().device_count())

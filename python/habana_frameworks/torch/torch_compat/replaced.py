@@ -94,6 +94,7 @@ _TABLE = (
     Replaced(STORAGES, "torch", "Tensor.untyped_storage", ()),
     Replaced(STORAGES, "torch", "UntypedStorage.resize_", ()),
     Replaced(MIGRATION, "torch.cuda", "_lazy_init", ()),
+    Replaced(MIGRATION, "torch.utils._device", "DeviceContext.__init__", ("self", "device")),
     Replaced(
         MIGRATION, f"{_VARIABLES}.tensor", "TensorVariable.method_attr_is_cuda", ("self", "tx")
     ),

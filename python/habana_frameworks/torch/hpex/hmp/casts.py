@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from ...torch_compat.constants import constant_in_graphs
 from .functions import Function
 
 
@@ -81,7 +82,7 @@ def _chosen(rule: Rule, args: Any, kwargs: Any) -> Callable[[Any], Any] | None:
     return to_fp32 if wide else to_bf16
 
 
-@torch.compiler.assume_constant_result
+@constant_in_graphs
 def _tell(func: Function, rule: Rule, bf16: bool) -> None:
     """Prints a line for one call; for a traced one, while it is traced."""
     op = _written_as.pop() if _written_as else func
