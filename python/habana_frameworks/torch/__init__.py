@@ -166,6 +166,8 @@ def autoload() -> None:
     if native.torch_module().wants_index_checks():
         after_import("torch._dynamo", _run_uncompiled)
     _announce_backend()
+    if bridge_config.get("PT_HPU_GPU_MIGRATION"):
+        from . import gpu_migration  # noqa: F401
 
 
 autoload()
@@ -176,4 +178,6 @@ from .hpu import enable_dynamic_shape as enable_dynamic_shape  # noqa: E402
 
 # Modules that programs use as attributes after the bare import, beside those that the import itself
 # brings.
-__getattr__ = on_demand(__name__, "core", "distributed", "hccl", "hpex", "utils", "warmup")
+__getattr__ = on_demand(
+    __name__, "core", "distributed", "gpu_migration", "hccl", "hpex", "utils", "warmup"
+)

@@ -30,7 +30,9 @@ OFF = {
     "compile_context": {features.COMPILING},
     "compiled_autograd": set(),  # needed once it is asked for
     "config_module": _CAPTURE,
+    "constants": None,
     "decomposition_table": set(),  # needed once an op has no rule
+    "default_device": set(),  # needed by GPU migration
     "default_partition": set(),  # needed by partition_fn alone
     "device_interface": {features.DEVICE_INTERFACE},
     "devices": None,
@@ -41,12 +43,14 @@ OFF = {
     "functionalization": {features.COMPILING},
     "graph_calls": _CAPTURE,
     "graph_code": {features.STARTS},
+    "graph_task": set(),  # needed by layers in fp8
     "history": {features.STARTS},
     "metrics": set(),  # needed by reports
     "modes": _CAPTURE,
     "namespaces": {features.OPERATORS},
     "ops": _CAPTURE,
     "registry": set(),  # entry points do without
+    "scripting": set(),  # needed by GPU migration
     "stream_calls": _CAPTURE,
     "timing": set(),  # needed while TORCH_TRACE is on
     "trace_log": {features.TRACE_LOG},
@@ -117,6 +121,8 @@ def functions_fail(names, cache):
     for name in names:
         if replaced.ROWS[name].feature is features.COMPILING:
             off[name] = {features.COMPILING}
+        if replaced.ROWS[name].feature is features.MIGRATION:  # needed once it is imported
+            off[name] = set()
     return {
         line: text
         for line, answer in found.items()

@@ -17,4 +17,4 @@ from .step_closure import add_step_closure as add_step_closure
 from .step_closure import iter_mark_step as iter_mark_step
 from .step_closure import mark_step as mark_step
 
-__getattr__ = on_demand(__name__, "weight_sharing")
+__getattr__ = on_demand(__name__, "observer", "quantize_pt2e", "quantizer", "weight_sharing")

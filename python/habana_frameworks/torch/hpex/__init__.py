@@ -4,4 +4,6 @@ from __future__ import annotations
 
 from ..internal.submodules import on_demand
 
-__getattr__ = on_demand(__name__, "kernels", "movingavrg", "normalization", "optimizers")
+__getattr__ = on_demand(
+    __name__, "experimental", "hmp", "kernels", "movingavrg", "normalization", "optimizers"
+)

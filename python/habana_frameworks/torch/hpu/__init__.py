@@ -12,6 +12,7 @@ import torch
 
 from .. import native
 from ..internal.lazy_mode import is_on as is_lazy  # noqa: F401  DeepSpeed asks here
+from ..torch_compat.constants import constant_in_graphs
 from . import autocast_lists as autocast_lists
 from . import graphs as graphs
 from . import metrics as metrics
@@ -108,11 +109,13 @@ def _is_in_bad_fork() -> bool:
     return bool(native.torch_module().is_in_bad_fork())
 
 
+@constant_in_graphs
 def is_available() -> bool:
     """True if a device, real or emulated, is available. Never raises."""
     return bool(native.torch_module().is_available())
 
 
+@constant_in_graphs
 def device_count() -> int:
     """The number of devices: 0 or 1."""
     return int(native.torch_module().device_count())
@@ -232,4 +235,5 @@ def __getattr__(name: str) -> Any:
         return torch.tensor(args[0], dtype=dtype, device="hpu")
 
     construct.__name__ = name
+    construct.element_type = dtype  # type: ignore[attr-defined]
     return construct

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 
 DeviceArgument = torch.device | str | int | None
+# Types of devices that stand for hpu in the functions of torch.hpu; gpu_migration adds one.
+also_accepted: set[str] = set()
 
 
 def check_device(value: DeviceArgument) -> int:
@@ -18,7 +20,7 @@ def check_device(value: DeviceArgument) -> int:
             raise ValueError(f'device "{value}": the device is called "hpu" now')
         value = torch.device(value)
     if isinstance(value, torch.device):
-        if value.type != "hpu":
+        if value.type != "hpu" and value.type not in also_accepted:
             raise ValueError(f"expected an hpu device, got {value}")
         value = 0 if value.index is None else value.index
     if value not in (0, -1):

@@ -47,7 +47,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag("PT_HPU_ENABLE_CACHE_METRICS", False, "active"),
     Flag(COMPILE_ONLY, False, "active", settable=True),
     Flag(SYNC_LAUNCH, False, "active"),
-    Flag("PT_HPU_GPU_MIGRATION", False, "there is no GPU migration package"),
+    Flag("PT_HPU_GPU_MIGRATION", False, "active"),
     Flag(
         "PT_HPU_INFERENCE_MODE",
         False,

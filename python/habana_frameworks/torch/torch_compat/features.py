@@ -62,6 +62,7 @@ STORAGES = Feature(
     "storages of tensors in lazy mode",
     "data_ptr() and untyped_storage() of a tensor that has not run yet raise errors",
 )
+MIGRATION = Feature("GPU migration in full", "some calls that name cuda fail or differ in graphs")
 PRINTING = Feature("printing tensors from a copy", "printing runs many operators on the device")
 TRACE_LOG = Feature("entries in TORCH_TRACE", "the log of a trace lacks programs for hpu")
 TRACE_INTERVALS = Feature("intervals in TORCH_TRACE", "the log of a trace has no times of stages")

@@ -21,6 +21,7 @@ from .features import (
     COMPILING,
     FAKE_RESULTS,
     MANUAL_SEED,
+    MIGRATION,
     OPTIMIZERS,
     PRINTING,
     STARTS,
@@ -92,6 +93,11 @@ _TABLE = (
     Replaced(STORAGES, "torch", "Tensor.data_ptr", ()),
     Replaced(STORAGES, "torch", "Tensor.untyped_storage", ()),
     Replaced(STORAGES, "torch", "UntypedStorage.resize_", ()),
+    Replaced(MIGRATION, "torch.cuda", "_lazy_init", ()),
+    Replaced(MIGRATION, "torch.utils._device", "DeviceContext.__init__", ("self", "device")),
+    Replaced(
+        MIGRATION, f"{_VARIABLES}.tensor", "TensorVariable.method_attr_is_cuda", ("self", "tx")
+    ),
     Replaced(PRINTING, "torch._tensor_str", "_tensor_str", ("self", "indent")),
 )
 ROWS = {f"{row.module}.{row.attribute}": row for row in _TABLE}

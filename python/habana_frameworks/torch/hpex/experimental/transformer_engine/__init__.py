@@ -1,0 +1,18 @@
+"""Layers that calculate in fp8, with scales that follow the largest elements seen before.
+
+    with te.fp8_autocast(enabled=True, fp8_recipe=te.recipe.DelayedScaling()):
+        y = te.Linear(64, 64)(x)
+
+docs/transformer_engine.md says how scales are found.
+"""
+
+from . import distributed as distributed
+from . import fp8 as fp8
+from . import recipe as recipe
+from . import utils as utils
+from .distributed import activation_checkpointing as activation_checkpointing
+from .fp8 import fp8_autocast as fp8_autocast
+from .fp8 import is_fp8_available as is_fp8_available
+from .fp8 import is_fp8_enabled as is_fp8_enabled
+from .linear import Linear as Linear
+from .normalization import LayerNorm as LayerNorm

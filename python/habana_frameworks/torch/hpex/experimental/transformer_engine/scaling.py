@@ -1,0 +1,91 @@
+"""Scales: numbers are multiplied by theirs before they become fp8, so that the largest ones seen
+lie below the largest number of the format."""
+
+from __future__ import annotations
+
+import torch
+
+from .recipe import DelayedScaling
+
+
+def scale_of(amax: torch.Tensor, scale: torch.Tensor, fp8_max: float, margin: int) -> torch.Tensor:
+    """The largest power of two with amax * scale <= fp8_max, 2**margin times smaller. Where amax is
+    0 or not finite the old scale stays."""
+    exponent = torch.floor(torch.log2(fp8_max / amax)) - margin
+    usable = (amax > 0) & torch.isfinite(amax)
+    return torch.where(usable, torch.exp2(exponent), scale)
+
+
+def quantize(x: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """x * scale in fp8; what lies outside of the format becomes its largest number."""
+    largest = torch.finfo(dtype).max
+    return (x.float() * scale).clamp(-largest, largest).to(dtype)
+
+
+class FP8TensorMeta:
+    """Scales and measurements of some tensors of a layer, which have an index each.
+
+    amax_history has a row for each measurement; amax_history_index is the row of the newest one.
+    """
+
+    scale: torch.Tensor
+    scale_inv: torch.Tensor
+    amax_history: torch.Tensor
+    amax_history_index: torch.Tensor
+    measured: bool  # whether there is a measurement that no scale follows yet
+
+    def reset(self, tensors: int, history: int, device: torch.device) -> None:
+        self.scale = torch.ones(tensors, device=device)
+        self.scale_inv = torch.ones(tensors, device=device)
+        self.amax_history = torch.zeros(history, tensors, device=device)
+        self.amax_history_index = torch.zeros(1, dtype=torch.int64, device=device)
+        self.measured = False
+
+    def resize(self, history: int) -> None:
+        """Keeps the newest measurements, the newest one last."""
+        length = self.amax_history.shape[0]
+        if history == length:
+            return
+        # The newest row becomes the last one, whatever row it is.
+        order = torch.arange(1, length + 1, device=self.amax_history.device)
+        rows = self.amax_history[(self.amax_history_index + order) % length]
+        if history < length:
+            rows = rows[length - history :]
+        else:
+            rows = torch.cat([rows.new_zeros(history - length, rows.shape[1]), rows])
+        self.amax_history = rows.contiguous()
+        self.amax_history_index.fill_(history - 1)
+
+    def update(self, recipe: DelayedScaling, fp8_max: float) -> None:
+        """Lets the scales follow the measurements."""
+        if not self.measured:
+            return
+        if callable(recipe.amax_compute_algo):
+            amax = recipe.amax_compute_algo(self.amax_history)
+        elif recipe.amax_compute_algo == "max":
+            amax = self.amax_history.amax(0)
+        else:
+            amax = self.amax_history[self.amax_history_index].squeeze(0)
+        if recipe.scaling_factor_compute_algo is not None:
+            found = recipe.scaling_factor_compute_algo(amax, self.scale, fp8_max, recipe)
+        else:
+            found = scale_of(amax, self.scale, fp8_max, recipe.margin)
+        # New tensors: a checkpoint that is computed again needs the old ones.
+        self.scale, self.scale_inv = found, 1.0 / found
+        self.measured = False
+
+    def measure(self, *tensors: torch.Tensor) -> None:
+        """Adds a row with the largest elements of these tensors to the history."""
+        row = torch.stack([t.detach().abs().amax().float() for t in tensors])
+        self.amax_history_index = (self.amax_history_index + 1) % self.amax_history.shape[0]
+        self.amax_history = self.amax_history.index_copy(0, self.amax_history_index, row[None])
+        self.measured = True
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        names = ("scale", "scale_inv", "amax_history", "amax_history_index")
+        return {name: getattr(self, name) for name in names}
+
+    def load(self, tensors: dict[str, torch.Tensor], measured: bool, device: torch.device) -> None:
+        for name, tensor in tensors.items():
+            setattr(self, name, tensor.to(device))
+        self.measured = measured

@@ -1,0 +1,386 @@
+"""habana_frameworks.torch.hpex.experimental.transformer_engine, against a reference that is
+computed on the CPU with PyTorch's own fp8 types."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+from training_case import assert_close, matrix
+
+import habana_frameworks.torch as ht
+from habana_frameworks.torch.hpex.experimental import transformer_engine as te
+from habana_frameworks.torch.hpex.experimental.transformer_engine.recipe import (
+    DelayedScaling,
+    Format,
+)
+
+E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
+LARGEST = {E4M3: 448.0, E5M2: 57344.0}
+TYPES = {Format.E4M3: (E4M3, E4M3), Format.E5M2: (E5M2, E5M2), Format.HYBRID: (E4M3, E5M2)}
+
+
+@pytest.fixture(autouse=True)
+def fresh_state():
+    te.fp8.reset_global_state()
+    yield
+    te.fp8.reset_global_state()
+
+
+class Scale:
+    """The scale of one tensor: what delayed scaling is, in Python's numbers."""
+
+    def __init__(self, dtype, recipe):
+        self.dtype, self.recipe = dtype, recipe
+        self.value, self.history = 1.0, []
+
+    def follow(self):
+        if not self.history:
+            return
+        window = self.history[-self.recipe.amax_history_len :]
+        amax = max(window) if self.recipe.amax_compute_algo == "max" else window[-1]
+        if amax > 0:
+            power = math.floor(math.log2(LARGEST[self.dtype] / amax)) - self.recipe.margin
+            self.value = 2.0**power
+
+    def rounded(self, x):
+        """What is left of the numbers of x in fp8."""
+        limit = LARGEST[self.dtype]
+        return (x * self.value).clamp(-limit, limit).to(self.dtype).to(x.dtype) / self.value
+
+    def measure(self, x):
+        self.history.append(x.abs().max().item())
+
+
+class Reference:
+    """A linear layer in fp8 on the CPU; step() gives result and gradients."""
+
+    def __init__(self, recipe):
+        forward, backward = TYPES[recipe.fp8_format]
+        self.recipe, self.runs = recipe, 0
+        self.x, self.w = Scale(forward, recipe), Scale(forward, recipe)
+        self.x_later, self.w_later = Scale(backward, recipe), Scale(backward, recipe)
+        self.g = Scale(backward, recipe)
+
+    def step(self, x, w, b, g):
+        due = self.runs % self.recipe.interval == 0
+        self.runs += 1
+        scales = (self.x, self.w, self.x_later, self.w_later, self.g)
+        if due:
+            for scale in scales:
+                scale.follow()
+        y = F.linear(self.x.rounded(x), self.w.rounded(w), b)
+        g8 = self.g.rounded(g)
+        gradients = (g8 @ self.w_later.rounded(w), g8.t() @ self.x_later.rounded(x), g.sum(0))
+        if due:
+            for scale, tensor in zip(scales, (x, w, x, w, g), strict=True):
+                scale.measure(tensor)
+        return y, *gradients
+
+
+def inputs(step, growth=3.0):
+    """Tensors that grow from step to step, so that the first scales of a step are wrong."""
+    factor = growth**step
+    x, g = matrix(8, 16, seed=2 * step) * factor, matrix(8, 4, seed=2 * step + 1) / factor
+    return x, g
+
+
+def layer(**options):
+    torch.manual_seed(3)
+    made = te.Linear(16, 4, **options)
+    with torch.no_grad():
+        made.weight.copy_(matrix(4, 16, seed=100))
+        if made.bias is not None:
+            made.bias.copy_(matrix(4, seed=101))
+    return made
+
+
+def run(made, x, g, recipe, **options):
+    x = x.to("hpu").requires_grad_()
+    made.zero_grad()
+    with te.fp8_autocast(enabled=True, fp8_recipe=recipe):
+        y = made(x, **options)
+    y.backward(g.to("hpu"))
+    return y.detach(), x.grad, made.weight.grad, made.bias.grad
+
+
+RECIPES = {
+    "e4m3": DelayedScaling(fp8_format=Format.E4M3),
+    "e5m2": DelayedScaling(fp8_format=Format.E5M2),
+    "hybrid": DelayedScaling(fp8_format=Format.HYBRID),
+    "margin": DelayedScaling(margin=2),
+    "interval": DelayedScaling(interval=2),
+    "longest": DelayedScaling(amax_history_len=3, amax_compute_algo="max"),
+    "recent": DelayedScaling(amax_history_len=3, interval=2),
+}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_linear_is_the_reference(name):
+    recipe = RECIPES[name]
+    made, reference = layer(), Reference(recipe)
+    weight, bias = made.weight.detach().cpu(), made.bias.detach().cpu()
+    sizes = (0, 1, 2, 0, 0, 3, 1)
+    for step in sizes:
+        x, g = inputs(step)
+        given = run(made, x, g, recipe)
+        for mine, wanted in zip(given, reference.step(x, weight, bias, g), strict=True):
+            assert_close(mine, wanted, 1e-5, 1e-5 * wanted.abs().max().item())
+    scales = made.fp8_meta["scaling_fwd"].scale.cpu().tolist()
+    assert scales == [reference.x.value, reference.w.value]
+    assert made.fp8_meta["scaling_fwd"].scale_inv.cpu().tolist() == [1 / s for s in scales]
+    assert made.fp8_meta["scaling_bwd"].scale.item() == reference.g.value
+    assert len({reference.x.value, reference.w.value, reference.g.value, 1.0}) > 2
+
+
+def test_the_scales_matter():
+    """Without a scale that fits, small numbers would be lost in fp8."""
+    recipe, made = DelayedScaling(fp8_format=Format.E4M3), layer(bias=False)
+    x = matrix(8, 16) * 2.0**-12
+    x_hpu = x.to("hpu")
+    with te.fp8_autocast(enabled=True, fp8_recipe=recipe), torch.no_grad():
+        first, second = made(x_hpu).cpu(), made(x_hpu).cpu()
+    exact = F.linear(x, made.weight.detach().cpu())
+    error = [((y - exact).norm() / exact.norm()).item() for y in (first, second)]
+    assert error[0] > 0.5 and error[1] < 0.05
+
+
+def test_numbers_beyond_the_format_become_the_largest_one():
+    made = layer(bias=False)
+    x = torch.full((1, 16), 1000.0, device="hpu")
+    with te.fp8_autocast(enabled=True, fp8_recipe=DelayedScaling(fp8_format=Format.E4M3)):
+        y = made(x)
+    weight = made.weight.detach().cpu().to(E4M3).float()
+    assert_close(y, F.linear(torch.full((1, 16), 448.0), weight), 1e-5, 1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_without_fp8_it_is_a_linear_layer(dtype):
+    made = layer(params_dtype=dtype)
+    plain = torch.nn.Linear(16, 4).to("hpu", dtype)
+    plain.load_state_dict({"weight": made.weight, "bias": made.bias})
+    x = matrix(8, 16).to("hpu", dtype)
+    with te.fp8_autocast(enabled=False):
+        assert not te.is_fp8_enabled()
+        assert torch.equal(made(x).cpu(), plain(x).cpu())
+    assert made.fp8_meta.keys() == {"recipe"}
+
+
+def test_types_of_results():
+    made = layer(params_dtype=torch.bfloat16)
+    with te.fp8_autocast(enabled=True):
+        assert made(torch.ones(2, 3, 16, dtype=torch.bfloat16, device="hpu")).shape == (2, 3, 4)
+        y = made(torch.ones(2, 16, dtype=torch.bfloat16, device="hpu"))
+        assert y.dtype is torch.bfloat16
+        with torch.autocast("hpu", torch.bfloat16):
+            assert layer()(torch.ones(2, 16, device="hpu")).dtype is torch.bfloat16
+    y.sum().backward()
+    assert made.weight.grad.dtype is torch.bfloat16
+
+
+def test_autocast_nests_and_decorates():
+    recipe = DelayedScaling(margin=1)
+    assert te.is_fp8_available() == (True, "")
+    with te.fp8_autocast(enabled=True, fp8_recipe=recipe):
+        assert te.is_fp8_enabled() and te.fp8.get_fp8_recipe() is recipe
+        with te.fp8_autocast(enabled=False):
+            assert not te.is_fp8_enabled()
+        assert te.fp8.get_fp8_recipe() is recipe
+    assert not te.is_fp8_enabled()
+    decorated = te.fp8_autocast(enabled=True)(te.is_fp8_enabled)
+    assert [decorated(), decorated(), te.is_fp8_enabled()] == [True, True, False]
+    with pytest.raises(KeyError), te.fp8_autocast(enabled=True):
+        raise KeyError
+    assert not te.is_fp8_enabled()
+
+
+def test_measurement_by_hand():
+    made, recipe = layer(), DelayedScaling(interval=100)
+    x, _ = inputs(2)
+    with te.fp8_autocast(enabled=True, force_measurement=False):
+        assert te.fp8.get_manual_measurement_mode() is False
+    for measure, follows in ((False, False), (True, False), (False, True), (False, True)):
+        te.fp8.set_measurement_mode(manual=True, manual_value=measure)
+        with te.fp8_autocast(enabled=True, force_measurement=measure, fp8_recipe=recipe):
+            made(x.to("hpu"))
+        assert (made.fp8_meta["scaling_fwd"].scale[0].item() != 1) is follows
+    te.fp8.set_measurement_mode(manual=False)
+    assert te.fp8.get_manual_measurement_mode() is None
+
+
+def test_kept_weights():
+    """Later microbatches take the weight in fp8 of the first one."""
+    made, x = layer(bias=False), matrix(8, 16).to("hpu")
+    with te.fp8_autocast(enabled=True), torch.no_grad():
+        first = made(x, is_first_microbatch=True).cpu()
+        made.weight.zero_()
+        made.fp8_meta["scaling_fwd"].measured = False  # the scales stay
+        assert torch.equal(made(x, is_first_microbatch=False).cpu(), first)
+        made.fp8_meta["scaling_fwd"].measured = False
+        assert made(x).abs().max().item() == 0
+
+
+def test_weights_of_the_caller():
+    made = te.Linear(16, 4, skip_weight_param_allocation=True, minimize_memory=True)
+    kept, recipe = layer(), RECIPES["hybrid"]
+    for step in (0, 2, 2):
+        x, g = inputs(step)
+        wanted = run(kept, x, g, recipe)
+        weight = kept.weight.detach().clone().requires_grad_()
+        bias = kept.bias.detach().clone().requires_grad_()
+        x = x.to("hpu").requires_grad_()
+        with te.fp8_autocast(enabled=True, fp8_recipe=recipe):
+            y = made(x, weight, bias)
+        y.backward(g.to("hpu"))
+        for mine, its in zip((y, x.grad, weight.grad, bias.grad), wanted, strict=True):
+            assert torch.equal(mine.detach().cpu(), its.cpu())
+    returned, bias = layer(return_bias=True)(x)
+    assert_close(returned + bias, F.linear(x.cpu(), kept.weight.cpu(), kept.bias.cpu()))
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_activation_checkpointing(reentrant):
+    """A layer that is computed again has the scales of the first time, and measures once."""
+    recipe = RECIPES["longest"]
+    plain, again = layer(), layer()
+
+    @te.activation_checkpointing()
+    def twice(x):
+        with te.fp8_autocast(enabled=True, fp8_recipe=recipe):
+            return again(x)
+
+    for step in (0, 2, 1):
+        x, g = inputs(step)
+        wanted = run(plain, x, g, recipe)
+        x = x.to("hpu").requires_grad_()
+        again.zero_grad()
+        checkpoint(twice, x, use_reentrant=reentrant).backward(g.to("hpu"))
+        assert torch.equal(x.grad.cpu(), wanted[1].cpu())
+        assert torch.equal(again.weight.grad.cpu(), wanted[2].cpu())
+        for name in ("scaling_fwd", "scaling_bwd", "scaling_hybrid"):
+            mine, its = again.fp8_meta[name].tensors(), plain.fp8_meta[name].tensors()
+            assert all(torch.equal(mine[n].cpu(), its[n].cpu()) for n in its), name
+    assert not again._again
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_checkpoints_keep_the_scales(used):
+    recipe, made = RECIPES["longest"], layer()
+    if used:
+        for step in (0, 2):
+            run(made, *inputs(step), recipe)
+    other = layer()
+    other.load_state_dict(copy.deepcopy(made.state_dict()))
+    wanted, given = (run(one, *inputs(3), recipe) for one in (made, other))
+    for mine, its in zip(given, wanted, strict=True):
+        assert torch.equal(mine.cpu(), its.cpu())
+
+
+@pytest.mark.parametrize("length", [2, 5])
+def test_history_of_another_length(length):
+    """The newest measurements stay."""
+    made, recipe = layer(), DelayedScaling(amax_history_len=3, amax_compute_algo="max")
+    reference = Reference(recipe)
+    weight, bias = made.weight.detach().cpu(), made.bias.detach().cpu()
+    steps = [3, 2, 1, 0, 0, 0, 0]
+    for number, step in enumerate(steps):
+        if number == 4:
+            recipe = DelayedScaling(amax_history_len=length, amax_compute_algo="max")
+            reference.recipe = recipe
+            for scale in (reference.x, reference.w, reference.g):
+                scale.recipe = recipe
+                del scale.history[:-3]  # what was kept until now
+        x, g = inputs(step)
+        run(made, x, g, recipe)
+        reference.step(x, weight, bias, g)
+        assert made.fp8_meta["scaling_fwd"].scale[0].item() == reference.x.value
+
+
+def test_functions_of_the_user():
+    seen = []
+
+    def scale(amax, old, largest, recipe):
+        seen.append((amax.cpu().tolist(), old.cpu().tolist(), largest))
+        return old * 2
+
+    recipe = DelayedScaling(
+        fp8_format=Format.E4M3,
+        amax_history_len=2,
+        amax_compute_algo=lambda history: history.sum(0),
+        scaling_factor_compute_algo=scale,
+    )
+    made = layer()
+    x = matrix(8, 16).to("hpu")
+    with te.fp8_autocast(enabled=True, fp8_recipe=recipe), torch.no_grad():
+        for _ in range(2):
+            made(x)
+    amax = [x.abs().max().item(), made.weight.abs().max().item()]
+    assert seen == [(pytest.approx(amax), [1.0, 1.0], 448.0)]
+    assert made.fp8_meta["scaling_fwd"].scale.cpu().tolist() == [2.0, 2.0]
+
+
+def test_layer_norm():
+    x = matrix(4, 16)
+    for centered in (False, True):
+        made = te.LayerNorm(16, eps=1e-3, zero_centered_gamma=centered)
+        with torch.no_grad():
+            made.weight.add_(0.5)
+            made.bias.add_(0.25)
+        wanted = F.layer_norm(x, [16], torch.full((16,), 1.5), torch.full((16,), 0.25), 1e-3)
+        assert_close(made(x.to("hpu")), wanted, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: te.Linear(2, 2, tp_size=2), "over several devices are not supported"),
+        (lambda: te.Linear(2, 2, parallel_mode="both"), 'use "row" or "column"'),
+        (lambda: te.LayerNorm(2, sequence_parallel=True), "sequence_parallel=True"),
+        (lambda: DelayedScaling(amax_compute_algo="mean"), 'use "max", "most_recent"'),
+        (lambda: DelayedScaling(interval=0), "must be 1 at least"),
+        (lambda: DelayedScaling(override_linear_precision=(True, False, False)), "not supported"),
+    ],
+)
+def test_what_is_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_training_in_fp8_learns():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(te.Linear(16, 32), torch.nn.ReLU(), te.Linear(32, 4))
+    with torch.no_grad():
+        for made in (model[0], model[2]):
+            torch.nn.init.kaiming_uniform_(made.weight)
+    x, wanted = matrix(64, 16).to("hpu"), matrix(64, 4, seed=1).to("hpu")
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    losses = []
+    for _ in range(60):
+        with te.fp8_autocast(enabled=True, fp8_recipe=DelayedScaling(amax_history_len=4)):
+            loss = F.mse_loss(model(x), wanted)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.3 * losses[0]
+
+
+def test_compiled_layers_give_the_same():
+    recipe = DelayedScaling()
+    eager, made = layer(), layer()
+    compiled = torch.compile(made, backend="hpu_backend")
+    for step in (0, 2, 1):
+        x, g = inputs(step)
+        wanted = run(eager, x, g, recipe)
+        x = x.to("hpu").requires_grad_()
+        made.zero_grad()
+        with te.fp8_autocast(enabled=True, fp8_recipe=recipe):
+            y = compiled(x)
+        y.backward(g.to("hpu"))
+        for mine, its in zip((y, x.grad, made.weight.grad), wanted, strict=False):
+            assert_close(mine, its.cpu(), 1e-5, 1e-5 * its.abs().max().item())
+    assert any(graph.origin != "eager" for graph in ht.dynamo.report().graphs)
