@@ -25,7 +25,8 @@ TYPES = {Format.E4M3: (E4M3, E4M3), Format.E5M2: (E5M2, E5M2), Format.HYBRID: (E
 
 
 @pytest.fixture(autouse=True)
-def fresh_state():
+def fresh_state(monkeypatch):
+    monkeypatch.setenv("PT_TE_FORCE_SR_BWD", "0")  # numbers must be those of the reference
     te.fp8.reset_global_state()
     yield
     te.fp8.reset_global_state()
@@ -156,6 +157,45 @@ def test_numbers_beyond_the_format_become_the_largest_one():
         y = made(x)
     weight = made.weight.detach().cpu().to(E4M3).float()
     assert_close(y, F.linear(torch.full((1, 16), 448.0), weight), 1e-5, 1e-3)
+
+
+def test_which_gradients_are_rounded_stochastically(monkeypatch):
+    hybrid, e5m2 = (DelayedScaling(fp8_format=f) for f in (Format.HYBRID, Format.E5M2))
+    for forced, wanted in (("", [True, False]), ("1", [True, True]), ("0", [False, False])):
+        monkeypatch.setenv("PT_TE_FORCE_SR_BWD", forced)
+        assert [te.fp8.get_fp8_te_sr(r, fprop_tensor=False) for r in (hybrid, e5m2)] == wanted
+        assert not te.fp8.get_fp8_te_sr(hybrid, fprop_tensor=True)
+
+
+@pytest.mark.parametrize("dtype", [E4M3, E5M2])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_stochastic_rounding(dtype, sign):
+    """18.5 lies between 18 and 20 in e4m3 and between 16 and 20 in e5m2."""
+    meta = te.utils.FP8TensorMeta()
+    meta.reset(tensors=1, history=1, device=torch.device("hpu"))
+    meta.scale, meta.scale_inv = meta.scale * 8, meta.scale_inv / 8
+    torch.manual_seed(0)
+    x = torch.full((4000,), 18.5 * sign, device="hpu")
+    rounded = te.cpp_extensions.cast_to_fp8(x, meta, 0, dtype, stochastic_rounding=True)
+    back = te.cpp_extensions.cast_from_fp8(rounded, meta, 0, torch.float32).cpu() * sign
+    lower = 18.0 if dtype is E4M3 else 16.0
+    assert set(back.tolist()) == {lower, 20.0}
+    # Five standard deviations of the mean.
+    share = (18.5 - lower) / (20 - lower)
+    bound = 5 * (20 - lower) * (share * (1 - share) / 4000) ** 0.5
+    assert back.mean().item() == pytest.approx(18.5, abs=bound)
+    assert meta.amax_history.item() == 18.5
+    nearest = te.cpp_extensions.cast_to_fp8(x, meta, 0, dtype, measure_amax=False)
+    assert set(nearest.float().cpu().tolist()) == {8 * sign * (18.0 if dtype is E4M3 else 20.0)}
+
+
+def test_the_backward_of_hybrid_is_stochastic(monkeypatch):
+    monkeypatch.delenv("PT_TE_FORCE_SR_BWD")
+    made, (x, _) = layer(), inputs(0)
+    g = torch.full((8, 4), 18.5)
+    torch.manual_seed(0)
+    found = {run(made, x, g, RECIPES["hybrid"])[1].sum().item() for _ in range(4)}
+    assert len(found) == 4
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

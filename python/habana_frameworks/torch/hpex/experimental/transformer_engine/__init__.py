@@ -6,6 +6,7 @@
 docs/transformer_engine.md says how scales are found.
 """
 
+from . import cpp_extensions as cpp_extensions
 from . import distributed as distributed
 from . import fp8 as fp8
 from . import recipe as recipe
