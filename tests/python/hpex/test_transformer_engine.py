@@ -298,6 +298,12 @@ def test_what_is_refused(make, message):
         make()
 
 
+def test_what_is_not_here_says_what_to_use():
+    with pytest.raises(AttributeError, match="'FusedAttention': use .*FusedSDPA"):
+        te.FusedAttention  # noqa: B018  the look-up raises
+    assert not hasattr(te, "no_such_name")
+
+
 def test_training_in_fp8_learns():
     torch.manual_seed(0)
     model = torch.nn.Sequential(te.Linear(16, 32), torch.nn.ReLU(), te.Linear(32, 4))
