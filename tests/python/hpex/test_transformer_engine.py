@@ -4,11 +4,11 @@ computed on the CPU with PyTorch's own fp8 types."""
 from __future__ import annotations
 
 import copy
-import math
 
 import pytest
 import torch
 import torch.nn.functional as F
+from fp8_layer_case import E4M3, E5M2, RECIPES, Reference, inputs, layer, run
 from torch.utils.checkpoint import checkpoint
 from training_case import assert_close, matrix
 
@@ -19,104 +19,13 @@ from habana_frameworks.torch.hpex.experimental.transformer_engine.recipe import 
     Format,
 )
 
-E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
-LARGEST = {E4M3: 448.0, E5M2: 57344.0}
-TYPES = {Format.E4M3: (E4M3, E4M3), Format.E5M2: (E5M2, E5M2), Format.HYBRID: (E4M3, E5M2)}
-
 
 @pytest.fixture(autouse=True)
-def fresh_state():
+def fresh_state(monkeypatch):
+    monkeypatch.setenv("PT_TE_FORCE_SR_BWD", "0")  # numbers must be those of the reference
     te.fp8.reset_global_state()
     yield
     te.fp8.reset_global_state()
-
-
-class Scale:
-    """The scale of one tensor: what delayed scaling is, in Python's numbers."""
-
-    def __init__(self, dtype, recipe):
-        self.dtype, self.recipe = dtype, recipe
-        self.value, self.history = 1.0, []
-
-    def follow(self):
-        if not self.history:
-            return
-        window = self.history[-self.recipe.amax_history_len :]
-        amax = max(window) if self.recipe.amax_compute_algo == "max" else window[-1]
-        if amax > 0:
-            power = math.floor(math.log2(LARGEST[self.dtype] / amax)) - self.recipe.margin
-            self.value = 2.0**power
-
-    def rounded(self, x):
-        """What is left of the numbers of x in fp8."""
-        limit = LARGEST[self.dtype]
-        return (x * self.value).clamp(-limit, limit).to(self.dtype).to(x.dtype) / self.value
-
-    def measure(self, x):
-        self.history.append(x.abs().max().item())
-
-
-class Reference:
-    """A linear layer in fp8 on the CPU; step() gives result and gradients."""
-
-    def __init__(self, recipe):
-        forward, backward = TYPES[recipe.fp8_format]
-        self.recipe, self.runs = recipe, 0
-        self.x, self.w = Scale(forward, recipe), Scale(forward, recipe)
-        self.x_later, self.w_later = Scale(backward, recipe), Scale(backward, recipe)
-        self.g = Scale(backward, recipe)
-
-    def step(self, x, w, b, g):
-        due = self.runs % self.recipe.interval == 0
-        self.runs += 1
-        scales = (self.x, self.w, self.x_later, self.w_later, self.g)
-        if due:
-            for scale in scales:
-                scale.follow()
-        y = F.linear(self.x.rounded(x), self.w.rounded(w), b)
-        g8 = self.g.rounded(g)
-        gradients = (g8 @ self.w_later.rounded(w), g8.t() @ self.x_later.rounded(x), g.sum(0))
-        if due:
-            for scale, tensor in zip(scales, (x, w, x, w, g), strict=True):
-                scale.measure(tensor)
-        return y, *gradients
-
-
-def inputs(step, growth=3.0):
-    """Tensors that grow from step to step, so that the first scales of a step are wrong."""
-    factor = growth**step
-    x, g = matrix(8, 16, seed=2 * step) * factor, matrix(8, 4, seed=2 * step + 1) / factor
-    return x, g
-
-
-def layer(**options):
-    torch.manual_seed(3)
-    made = te.Linear(16, 4, **options)
-    with torch.no_grad():
-        made.weight.copy_(matrix(4, 16, seed=100))
-        if made.bias is not None:
-            made.bias.copy_(matrix(4, seed=101))
-    return made
-
-
-def run(made, x, g, recipe, **options):
-    x = x.to("hpu").requires_grad_()
-    made.zero_grad()
-    with te.fp8_autocast(enabled=True, fp8_recipe=recipe):
-        y = made(x, **options)
-    y.backward(g.to("hpu"))
-    return y.detach(), x.grad, made.weight.grad, made.bias.grad
-
-
-RECIPES = {
-    "e4m3": DelayedScaling(fp8_format=Format.E4M3),
-    "e5m2": DelayedScaling(fp8_format=Format.E5M2),
-    "hybrid": DelayedScaling(fp8_format=Format.HYBRID),
-    "margin": DelayedScaling(margin=2),
-    "interval": DelayedScaling(interval=2),
-    "longest": DelayedScaling(amax_history_len=3, amax_compute_algo="max"),
-    "recent": DelayedScaling(amax_history_len=3, interval=2),
-}
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -156,6 +65,45 @@ def test_numbers_beyond_the_format_become_the_largest_one():
         y = made(x)
     weight = made.weight.detach().cpu().to(E4M3).float()
     assert_close(y, F.linear(torch.full((1, 16), 448.0), weight), 1e-5, 1e-3)
+
+
+def test_which_gradients_are_rounded_stochastically(monkeypatch):
+    hybrid, e5m2 = (DelayedScaling(fp8_format=f) for f in (Format.HYBRID, Format.E5M2))
+    for forced, wanted in (("", [True, False]), ("1", [True, True]), ("0", [False, False])):
+        monkeypatch.setenv("PT_TE_FORCE_SR_BWD", forced)
+        assert [te.fp8.get_fp8_te_sr(r, fprop_tensor=False) for r in (hybrid, e5m2)] == wanted
+        assert not te.fp8.get_fp8_te_sr(hybrid, fprop_tensor=True)
+
+
+@pytest.mark.parametrize("dtype", [E4M3, E5M2])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_stochastic_rounding(dtype, sign):
+    """18.5 lies between 18 and 20 in e4m3 and between 16 and 20 in e5m2."""
+    meta = te.utils.FP8TensorMeta()
+    meta.reset(tensors=1, history=1, device=torch.device("hpu"))
+    meta.scale, meta.scale_inv = meta.scale * 8, meta.scale_inv / 8
+    torch.manual_seed(0)
+    x = torch.full((4000,), 18.5 * sign, device="hpu")
+    rounded = te.cpp_extensions.cast_to_fp8(x, meta, 0, dtype, stochastic_rounding=True)
+    back = te.cpp_extensions.cast_from_fp8(rounded, meta, 0, torch.float32).cpu() * sign
+    lower = 18.0 if dtype is E4M3 else 16.0
+    assert set(back.tolist()) == {lower, 20.0}
+    # Five standard deviations of the mean.
+    share = (18.5 - lower) / (20 - lower)
+    bound = 5 * (20 - lower) * (share * (1 - share) / 4000) ** 0.5
+    assert back.mean().item() == pytest.approx(18.5, abs=bound)
+    assert meta.amax_history.item() == 18.5
+    nearest = te.cpp_extensions.cast_to_fp8(x, meta, 0, dtype, measure_amax=False)
+    assert set(nearest.float().cpu().tolist()) == {8 * sign * (18.0 if dtype is E4M3 else 20.0)}
+
+
+def test_the_backward_of_hybrid_is_stochastic(monkeypatch):
+    monkeypatch.delenv("PT_TE_FORCE_SR_BWD")
+    made, (x, _) = layer(), inputs(0)
+    g = torch.full((8, 4), 18.5)
+    torch.manual_seed(0)
+    found = {run(made, x, g, RECIPES["hybrid"])[1].sum().item() for _ in range(4)}
+    assert len(found) == 4
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -348,6 +296,12 @@ def test_layer_norm():
 def test_what_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_what_is_not_here_says_what_to_use():
+    with pytest.raises(AttributeError, match="'FusedAttention': use .*FusedSDPA"):
+        te.FusedAttention  # noqa: B018  the look-up raises
+    assert not hasattr(te, "no_such_name")
 
 
 def test_training_in_fp8_learns():

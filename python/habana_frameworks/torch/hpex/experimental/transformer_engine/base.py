@@ -46,6 +46,7 @@ class TransformerEngineBaseModule(torch.nn.Module):
         self.fp8_meta: dict[str, Any] = {"recipe": get_fp8_recipe()}
         # The scales of runs that will be computed again, oldest first.
         self._again: collections.deque[Run] = collections.deque()
+        self._measures = False
 
     def start_run(self, inputs: int, device: torch.device) -> Run:
         """Begins a run of a layer whose forward has `inputs` tensors in fp8."""
@@ -60,6 +61,7 @@ class TransformerEngineBaseModule(torch.nn.Module):
             due = self.run_cnt % recipe.interval == 1
         measures = due if manual is None else manual
         follows = due if manual is None else True
+        self._measures = measures
         forward = self.fp8_meta[FORWARD]
         hybrid = recipe.fp8_format is Format.HYBRID
         saved = self.fp8_meta[HYBRID] if hybrid else forward
@@ -73,6 +75,10 @@ class TransformerEngineBaseModule(torch.nn.Module):
             again = _copy(saved) if hybrid else fixed
             self._again.append(Run(recipe, fixed, again, backward, False, measures, follows))
         return Run(recipe, forward, saved, backward, measures, measures, follows)
+
+    def get_amax_measure_state(self) -> dict[str, bool]:
+        """Whether the newest run measured."""
+        return {"fwd_enabled": self._measures, "bwd_enabled": self._measures}
 
     def _prepare(self, recipe: DelayedScaling, inputs: int, device: torch.device) -> None:
         self.fp8_meta["recipe"] = recipe

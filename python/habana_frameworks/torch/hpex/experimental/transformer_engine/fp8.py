@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from .recipe import DelayedScaling
+from ....internal.switches import parse_bool
+from .recipe import DelayedScaling, Format
 from .scaling import scale_of
 
 
@@ -42,6 +44,11 @@ class FP8GlobalStateManager:
     @classmethod
     def get_manual_measurement_mode(cls) -> bool | None:
         return cls.manual_measurement
+
+    @classmethod
+    def get_global_fp8_buffer_checkpoint(cls) -> dict[str, list[torch.Tensor]]:
+        """Measurements that devices have exchanged: none, there is one device."""
+        return {}
 
     @classmethod
     def reset_global_state(cls) -> None:
@@ -98,6 +105,17 @@ def get_fp8_recipe() -> DelayedScaling:
 
 def get_default_fp8_recipe() -> DelayedScaling:
     return DelayedScaling()
+
+
+def get_fp8_te_sr(fp8_recipe: DelayedScaling, fprop_tensor: bool = True) -> bool:
+    """Whether tensors are rounded stochastically: gradients are, with HYBRID or by
+    PT_TE_FORCE_SR_BWD."""
+    if fprop_tensor:
+        return False
+    forced = os.environ.get("PT_TE_FORCE_SR_BWD", "").strip()
+    if forced:
+        return parse_bool(forced, "PT_TE_FORCE_SR_BWD")
+    return fp8_recipe.fp8_format is Format.HYBRID
 
 
 def set_measurement_mode(manual: bool, manual_value: bool = True) -> None:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .base import Run, TransformerEngineBaseModule
-from .fp8 import is_fp8_enabled
+from .fp8 import get_fp8_te_sr, is_fp8_enabled
 from .recipe import dtype_of
 from .scaling import quantize
 from .utils import FP8FwdTensors
@@ -63,7 +63,8 @@ class _Fp8Linear(torch.autograd.Function):
         if run.follows:
             run.backward.update(run.recipe, run.recipe.fp8_format.value.max_bwd)
         inverse = run.backward.scale_inv[0]
-        g8 = quantize(gradient, run.backward.scale[0], narrow)
+        at_random = get_fp8_te_sr(run.recipe, fprop_tensor=False)
+        g8 = quantize(gradient, run.backward.scale[0], narrow, at_random)
         if run.measures_gradient:
             run.backward.measure(gradient)
         of_x = of_weight = of_bias = None

@@ -16,10 +16,28 @@ def scale_of(amax: torch.Tensor, scale: torch.Tensor, fp8_max: float, margin: in
     return torch.where(usable, torch.exp2(exponent), scale)
 
 
-def quantize(x: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """x * scale in fp8; what lies outside of the format becomes its largest number."""
+_MANTISSA_BITS = {torch.float8_e4m3fn: 3, torch.float8_e5m2: 2}
+
+
+def _rounded_at_random(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Numbers of the format on either side of x, the nearer one more often: the mean is x. A random
+    number is added to the bits of the mantissa that the format lacks, which are then cut off."""
+    lacking = 1 << (23 - _MANTISSA_BITS[dtype])
+    bits = x.view(torch.int32)
+    drawn = torch.randint_like(bits, lacking)
+    return ((bits + drawn) & -lacking).view(torch.float32)
+
+
+def quantize(
+    x: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype, at_random: bool = False
+) -> torch.Tensor:
+    """x * scale in fp8; what lies outside of the format becomes its largest number. at_random:
+    rounding is stochastic."""
     largest = torch.finfo(dtype).max
-    return (x.float() * scale).clamp(-largest, largest).to(dtype)
+    scaled = (x.float() * scale).clamp(-largest, largest)
+    if at_random:
+        scaled = _rounded_at_random(scaled, dtype).clamp(-largest, largest)
+    return scaled.to(dtype)
 
 
 class FP8TensorMeta:
