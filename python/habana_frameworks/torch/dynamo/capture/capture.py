@@ -34,11 +34,17 @@ from .inputs import (
     is_weight,
 )
 from .joint import record_joint
-from .listing import GRADIENT_OF_OUTPUT
 from .recorder import SnippetRecorder, autocast_active
 from .snippet import GraphBuilder, GraphWriter, Slot, Snippet
 from .whole_ops import find_handler
-from .wire import CaptureError, NeedsFunctionalization, check_plain, meta_of, source_line
+from .wire import (
+    GRADIENT_OF_OUTPUT,
+    CaptureError,
+    NeedsFunctionalization,
+    check_plain,
+    meta_of,
+    source_line,
+)
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...internal.logger import Logger
+from .wire import GRADIENT_OF_OUTPUT
 
 logger = Logger("PT_COMPILE")
-
-# How capture.py names the gradient of an output among the inputs of a training graph.
-GRADIENT_OF_OUTPUT = "of_output_"
 
 _MARKER = "####PyTorch-generated JIT IR graph for this HPU graph:####"
 

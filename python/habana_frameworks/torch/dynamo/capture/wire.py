@@ -11,6 +11,9 @@ from ... import native
 # (element type, sizes, strides, storage offset), in elements.
 Meta = tuple[torch.dtype, tuple[int, ...], tuple[int, ...], int]
 
+# How the gradient of an output is named among the inputs of a training graph.
+GRADIENT_OF_OUTPUT = "of_output_"
+
 
 @functools.cache
 def element_types() -> frozenset[torch.dtype]:

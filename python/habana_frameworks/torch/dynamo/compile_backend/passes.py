@@ -3,4 +3,8 @@
 
 from __future__ import annotations
 
+from ..capture.listing import is_read
 from ..capture.listing import logger as logger
+from ..records import op_watch
+
+op_watch.ask_about_log(is_read)

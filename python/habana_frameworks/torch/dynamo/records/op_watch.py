@@ -4,6 +4,7 @@ eagerly (utils/debug/dynamo_utils.py)."""
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,21 @@ class Operators:
 # Called with the operators of each part of a graph, and the number of its recipes.
 Reader = Callable[[list[Operators], int], None]
 _readers: tuple[Reader, ...] = ()
+
+# The logs of graphs and of decisions (capture/listing.py, node_decisions.py) write here; what they
+# keep for readers is known to those who hand out the loggers. A process that starts without tracing
+# imports neither.
+_log = logging.getLogger("habana_frameworks.torch.pt_compile")
+_log_readers: list[Callable[[], bool]] = []
+
+
+def ask_about_log(is_read: Callable[[], bool]) -> None:
+    """From now on `is_read` says whether somebody reads a log of graphs."""
+    _log_readers.append(is_read)
+
+
+def are_logs_read() -> bool:
+    return _log.isEnabledFor(logging.DEBUG) or any(is_read() for is_read in _log_readers)
 
 
 @contextlib.contextmanager

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..capture import listing
 from ..programs.binding import bind_program, describe_program, log_record, note_stored, warn_once
 from ..programs.request import Settings
 from ..programs.service import NoProgram, UnusableProgram, service
-from ..records import fallback_list, graph_watch, node_decisions, op_watch, records
+from ..records import fallback_list, graph_watch, op_watch, records
 from ..records.ranges import host_range
 from ..records.records import GraphRecord
 from .describe import Refused
@@ -26,10 +25,8 @@ class GraphLoader:
 
     def bind(self, graph: StoredGraph) -> Callable[..., Any]:
         """The callable for Dynamo's bytecode. Raises Refused."""
-        if graph_watch.is_watched() or op_watch.is_watched() or listing.is_read():
+        if graph_watch.is_watched() or op_watch.is_watched() or op_watch.are_logs_read():
             raise Refused("somebody watches captured graphs")
-        if node_decisions.logger.store_data:
-            raise Refused("somebody reads the decision about each node")
         if fallback_list.names:
             raise Refused("hpu_fallback_op_list names operators")
         changed = graph.difference()
