@@ -62,6 +62,13 @@ _SAMPLED = """
     composite take, composite trace, composite triangle_indices, composite trilinear
     composite unfold_copy, composite view_copy, composite xlog1py
 """
+_OF_GAUDI = """
+    composite block_softmax, composite block_softmax_adjustment, composite convert_from_int4
+    composite custom_softmax, composite fp8_cast, composite fp8_product, composite fp8_softmax
+    composite fp8_sum, composite mixture_of_experts, composite recomputed_attention
+    composite recomputed_attention_backward, composite rms_norm_and_inverse
+    composite rotary_embedding, composite softmax_of_parts
+"""
 EXCLUDED = {
     name.strip(): reason
     for names, reason in (
@@ -72,6 +79,7 @@ EXCLUDED = {
         (_TRAINING, "training: tests/python/backward_samples.py"),
         (_SAMPLED, "PyTorch's samples: tests/python/modes/test_operators.py"),
         (_QUANTISED, "only quantizers make such graphs: tests/python/ops/test_quantized.py"),
+        (_OF_GAUDI, "no function of PyTorch: tests/python/kernels"),
     )
     for line in names.strip().splitlines()
     for name in line.split(",")

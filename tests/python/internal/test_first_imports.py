@@ -115,7 +115,7 @@ def test_a_start_imports_what_a_start_needs(private_cache):
     }
     rooms = ("dynamo", "torch_compat", "_native")
     rest = [name for name in ours if name.split(".")[0] not in rooms]
-    assert set(rest) <= {"internal.collector", "internal.logger", "internal.regular_file"}, rest
+    assert set(rest) <= {"internal.collector", "internal.regular_file"}, rest
 
 
 # ---- utils.experimental --------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from kernel_case import assert_near, by_way, run
+from processes import output_of
 from training_case import matrix
 
 from habana_frameworks.torch.hpex.kernels import (
@@ -78,6 +79,26 @@ def test_training_graph(mode):
     (gradient,) = torch.autograd.grad(y.sum(), placed[0])
     (want,) = torch.autograd.grad(rotated(2 * p, cos, sin, mode).square().sum(), p)
     assert_near([gradient], [want], 1e-5, 1e-5)
+
+
+def test_a_process_starts_without_tracing_it(private_cache, tmp_path):
+    """Dynamo names torch.ops.hpu as a module, which no import finds."""
+    script = tmp_path / "rotate.py"
+    script.write_text(
+        "import torch, habana_frameworks.torch\n"
+        "from habana_frameworks.torch.dynamo.start import journal\n"
+        "def rotate(p, cos):\n"
+        "    return torch.ops.hpu.rotary_pos_embedding(p, cos, cos, None, 0, 0)\n"
+        "with torch.no_grad():\n"
+        "    compiled = torch.compile(rotate, backend='hpu_backend')\n"
+        "    compiled(*(torch.ones(2, 4, 8, device='hpu') for _ in range(2))).cpu()\n"
+        "print([outcome.reason for outcome in journal.outcomes()])\n"
+    )
+    code = f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')"
+    environment = {"HPU_CACHE_DIR": str(private_cache), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    first, second = (output_of(code, **environment).stdout for _ in range(2))
+    assert "nothing is stored" in first
+    assert second.strip() == "['']"
 
 
 @by_way

@@ -125,6 +125,22 @@ def test_rms_norm(name, way):
     assert_near(found, [want, inverse, *gradients], 1e-5, 1e-5)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", ["rms_norm", "rms_norm_fast"])
+def test_rms_norm_has_a_gradient(name, compiled):
+    leaves = [matrix(2, 3, 5).requires_grad_(), matrix(5, seed=1).requires_grad_()]
+    grad = matrix(2, 3, 5, seed=2)
+
+    def norm(x, gamma):
+        return getattr(hpu, name)(x, gamma, 1e-5)[0]
+
+    placed = on_device(leaves)
+    y = (torch.compile(norm, backend="hpu_backend") if compiled else norm)(*placed)
+    found = torch.autograd.grad(y, placed, grad.to("hpu"))
+    want = torch.nn.functional.rms_norm(leaves[0], [5], leaves[1], 1e-5)
+    assert_near(found, torch.autograd.grad(want, leaves, grad), 1e-5, 1e-5)
+
+
 def test_narrow_types_round_once():
     x, gamma = matrix(3, 64).bfloat16(), matrix(64, seed=1).bfloat16()
     y, inverse = hpu.rms_norm(*on_device((x, gamma)), 1e-5)

@@ -161,13 +161,30 @@ def _normalized(data_in: Tensor, gamma: Tensor, epsilon: float) -> tuple[Tensor,
     return (x * inverse * wide(gamma)).to(data_in.dtype), inverse
 
 
-@operator("rms_norm(Tensor data_in, Tensor gamma, float epsilon) -> (Tensor, Tensor)")
+def _save_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(inputs[0], inputs[1], output[1])
+
+
+def _gradient_of_norm(ctx: Any, grad: Tensor, *_: Any) -> tuple[Any, ...]:
+    """That of the inverse is not followed."""
+    return *torch.ops.hpu.rms_norm_backward(grad, *ctx.saved_tensors, True, 0), None
+
+
+@operator(
+    "rms_norm(Tensor data_in, Tensor gamma, float epsilon) -> (Tensor, Tensor)",
+    gradient=_gradient_of_norm,
+    save=_save_norm,
+)
 def rms_norm(data_in: Tensor, gamma: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
     """The result, and the inverse of the root of the mean square of each row, in f32."""
     return _normalized(data_in, gamma, epsilon)
 
 
-@operator("rms_norm_fast(Tensor data_in, Tensor gamma, float epsilon) -> (Tensor, Tensor)")
+@operator(
+    "rms_norm_fast(Tensor data_in, Tensor gamma, float epsilon) -> (Tensor, Tensor)",
+    gradient=_gradient_of_norm,
+    save=_save_norm,
+)
 def rms_norm_fast(data_in: Tensor, gamma: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
     return _normalized(data_in, gamma, epsilon)
 

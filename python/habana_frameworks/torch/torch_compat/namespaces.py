@@ -11,6 +11,9 @@ from torch._ops import OpOverloadPacket, _OpNamespace
 class _OnDemand(_OpNamespace):
     """A namespace that calls `define` before it says that it has no operator of a name."""
 
+    # Code that is made of a graph finds operators by their module, which begins with this.
+    __module__ = _OpNamespace.__module__
+
     def __init__(self, name: str, define: Callable[[], None], others: frozenset[str]) -> None:
         super().__init__(name)
         self._define: Callable[[], None] | None = define

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+from types import ModuleType
+
 import torch
 from torch._ops import HigherOrderOperator as HigherOrderOperator
 from torch._ops import OpOverload as OpOverload
@@ -18,3 +21,13 @@ def writes(schema: str) -> bool:
     """Whether a schema without namespace says that a call writes to an argument."""
     mutable: bool = torch._C.parse_schema(schema).is_mutable
     return mutable
+
+
+def import_module(name: str) -> ModuleType:
+    """Imports a module, or finds a namespace of operators, which is a module that no import
+    finds."""
+    parent, _, namespace = name.rpartition(".")
+    if parent == "torch.ops":
+        found: ModuleType = getattr(torch.ops, namespace)
+        return found
+    return importlib.import_module(name)

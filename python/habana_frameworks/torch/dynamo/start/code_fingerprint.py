@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import builtins
 import functools
-import importlib
 import inspect
 import re
 import sys
@@ -21,6 +20,7 @@ from typing import Any
 import torch
 
 from ...torch_compat.dispatcher import TensorBase
+from ...torch_compat.ops import import_module
 from .describe import HEAP_TYPE, Describer, Unknown, short_digest
 
 # (place, digest): a place is "module:qualified name", or "module version".
@@ -83,7 +83,7 @@ def _has_value(cell: types.CellType) -> bool:
 def find(module: str, name: str) -> Any:
     """The object that a qualified name leads to now, as it is stored there (a property, not its
     value). Raises Unknown."""
-    owner = sys.modules.get(module) or importlib.import_module(module)
+    owner = sys.modules.get(module) or import_module(module)
     try:
         for part in name.split("."):
             owner = inspect.getattr_static(owner, part)
@@ -211,7 +211,7 @@ def difference(world: World, describer: Describer) -> str:
                 return f"{module} has version {here}, not {there}"
             continue
         if there == _ABSENT:
-            if name in vars(importlib.import_module(module)):
+            if name in vars(import_module(module)):
                 return f"{module} has a name {name}, which it had not"
             continue
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import types
 import weakref
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from typing import Any
 
 from ...torch_compat.dynamo_settings import dynamo_config
 from ...torch_compat.history import CodeId, get_code_state
+from ...torch_compat.ops import import_module
 from ...torch_compat.tracing import (
     CleanupHook,
     CleanupManager,
@@ -75,10 +75,10 @@ class Candidate:
         """The globals of the start by which guards look values up."""
         found: dict[str, Any] = {}
         for alias, module in self.start.imports.items():
-            found[alias] = importlib.import_module(module)
+            found[alias] = import_module(module)
         for name, made in self.start.globals.items():
             if isinstance(made, StoredModule):
-                found[name] = importlib.import_module(made.name)
+                found[name] = import_module(made.name)
             elif isinstance(made, Builtins):
                 found[name] = get_builtins_dict(scope)
         return found
@@ -88,7 +88,7 @@ class Candidate:
         Refused too."""
         frame, values, scope = self._frame, self._values, self._frame.f_globals
         for alias, module in self.start.imports.items():
-            if vars(scope.setdefault(alias, importlib.import_module(module)))["__name__"] != module:
+            if vars(scope.setdefault(alias, import_module(module)))["__name__"] != module:
                 raise Refused(f"{alias} is another module here")
         cleanups: list[CleanupHook] = []
         try:
@@ -123,7 +123,7 @@ class Candidate:
         if isinstance(made, StoredGraph):
             return disable(bind(made), reason="do not trace a compiled graph")
         if isinstance(made, StoredModule):
-            return importlib.import_module(made.name)
+            return import_module(made.name)
         if isinstance(made, Builtins):
             return get_builtins_dict(scope)
         if isinstance(made, WeakReference):
@@ -132,7 +132,7 @@ class Candidate:
 
 
 def _resume_function(name: str, made: StoredFunction, scope: dict[str, Any]) -> Any:
-    owner = vars(importlib.import_module(made.module)) if made.module else scope
+    owner = vars(import_module(made.module)) if made.module else scope
     if not made.has_closure:
         return types.FunctionType(made.code, owner, name)
 

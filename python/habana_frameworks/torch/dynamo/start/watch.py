@@ -9,7 +9,6 @@ what was computed from an address or from this process's hash seed.
 from __future__ import annotations
 
 import functools
-import importlib
 import operator
 import threading
 import types
@@ -17,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...torch_compat.features import AUTOMATIC_SIZES, enable
+from ...torch_compat.ops import import_module
 from ...torch_compat.replaced import original, replace
 from ...torch_compat.tracing import (
     BaseListVariable,
@@ -93,7 +93,7 @@ class GivenUp:
         """The globals with those that abandoned attempts made, which Dynamo may have removed (2.15
         does)."""
         made: dict[str, Any] = dict.fromkeys(self.builtins, get_builtins_dict(globals_))
-        made |= {alias: importlib.import_module(name) for alias, name in self.imports.items()}
+        made |= {alias: import_module(name) for alias, name in self.imports.items()}
         return made | globals_
 
     def add(self, output: OutputGraph) -> None:
