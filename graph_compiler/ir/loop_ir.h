@@ -39,9 +39,9 @@ struct Access {
   MemoryType type = MemoryType::kF32;
   std::vector<int64_t> strides;  // elements, one per iteration dimension; 0 = broadcast
   int64_t offset = 0;            // elements
-  // Gathers and scatters add the value `indirect_value` (i32 or i64) times indirect_stride; kNoValue
-  // means none. An index outside of [0, indirect_limit) never leaves the buffer: a load clamps it,
-  // and a store writes nothing.
+  // Gathers and scatters add the value `indirect_value` (i32 or i64) times indirect_stride;
+  // kNoValue means none. An index outside of [0, indirect_limit) never leaves the buffer: a load
+  // clamps it, and a store writes nothing.
   uint32_t indirect_value = 0xFFFFFFFF;
   int64_t indirect_stride = 0;
   int64_t indirect_limit = 0;

@@ -1,7 +1,7 @@
 #include "backend/torch/device/allocator.h"
 
-#include "backend/runtime/launch_modes.h"
 #include "backend/runtime/copy.h"
+#include "backend/runtime/launch_modes.h"
 #include "backend/torch/device/errors.h"
 
 namespace hpu::torch_backend {
