@@ -47,15 +47,19 @@ def is_media(name: str) -> bool:
 
 
 def exists(name: str) -> bool:
-    """Whether a dotted name leads somewhere, through attributes and submodules."""
+    """Whether a dotted name leads somewhere, through attributes and submodules. A class may hide a
+    submodule of its name, which `from ... import` still finds."""
     first, *rest = name.split(".")
     found: Any = importlib.import_module(first)
     so_far = first
     for part in rest:
+        hidden = sys.modules.get(so_far)
         so_far += f".{part}"
-        try:
-            found = getattr(found, part)
-        except AttributeError:
+        for owner in (found, hidden):
+            if hasattr(owner, part):
+                found = getattr(owner, part)
+                break
+        else:
             try:
                 found = importlib.import_module(so_far)
             except ImportError:
