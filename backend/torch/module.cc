@@ -24,7 +24,7 @@
 #include "backend/torch/programs/program.h"
 #include "backend/torch/pytorch/unstable_torch.h"
 #include "backend/torch/record/front_end.h"
-#include "backend/torch/record/op_kernel.h"
+#include "backend/torch/record/op_registration.h"
 #include "backend/torch/record/recorder.h"
 #include "backend/torch/record/replayable_call.h"
 #include "backend/torch/record/replayable_graph.h"
