@@ -117,4 +117,9 @@ void BindFrontEnd(py::module_& module) {
   });
 }
 
+bool IsException(const python_error& error) {
+  const pybind11::gil_scoped_acquire gil;
+  return PyErr_GivenExceptionMatches(error.type, PyExc_Exception) != 0;
+}
+
 }  // namespace hpu::torch_backend

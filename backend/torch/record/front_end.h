@@ -65,4 +65,8 @@ std::pair<pybind11::tuple, pybind11::dict> ToPythonCall(const c10::OperatorHandl
 // Adds set_front_end().
 void BindFrontEnd(pybind11::module_& module);
 
+// Returns whether an error of Python is one that a program may go on after, and not a request to
+// end it (KeyboardInterrupt, SystemExit).
+bool IsException(const python_error& error);
+
 }  // namespace hpu::torch_backend

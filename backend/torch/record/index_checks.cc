@@ -20,6 +20,7 @@ struct IndexOp {
   const char* index;
   bool flat = false;
   bool wraps = false;
+  const char* ignored = nullptr;
 };
 constexpr IndexOp kIndexOps[] = {
     {"_embedding_bag", "weight", "indices"},
@@ -36,6 +37,10 @@ constexpr IndexOp kIndexOps[] = {
     {"index_put", "self", "indices", false, true},
     {"index_reduce", "self", "index"},
     {"index_select", "self", "index"},
+    {"nll_loss2d_backward", "self", "target", false, false, "ignore_index"},
+    {"nll_loss2d_forward", "self", "target", false, false, "ignore_index"},
+    {"nll_loss_backward", "self", "target", false, false, "ignore_index"},
+    {"nll_loss_forward", "self", "target", false, false, "ignore_index"},
     {"put", "self", "index", true, true},
     {"scatter", "self", "index"},
     {"scatter_add", "self", "index"},
@@ -44,7 +49,8 @@ constexpr IndexOp kIndexOps[] = {
 };
 
 // Returns the text of FindOutside for one index tensor into a dimension (-1: all elements).
-std::string FindIn(const at::Tensor& index, int64_t dim, int64_t size, bool wraps) {
+std::string FindIn(const at::Tensor& index, int64_t dim, int64_t size, bool wraps,
+                   std::optional<int64_t> ignored = std::nullopt) {
   if (!at::isIntegralType(index.scalar_type(), /*includeBool=*/false)) return "";
   if (index.scalar_type() == at::kByte) return "";  // a mask
   HostAccess access;
@@ -53,7 +59,7 @@ std::string FindIn(const at::Tensor& index, int64_t dim, int64_t size, bool wrap
   const int64_t* values = host.const_data_ptr<int64_t>();
   const int64_t lowest = wraps ? -size : 0;
   for (int64_t i = 0; i < host.numel(); ++i) {
-    if (values[i] >= lowest && values[i] < size) continue;
+    if ((values[i] >= lowest && values[i] < size) || values[i] == ignored) continue;
     std::ostringstream text;
     text << "index " << values[i] << " at position " << i << " of its tensor is outside of ";
     if (dim >= 0) text << "dimension " << dim << ", which has " << size << " elements";
@@ -83,6 +89,9 @@ std::optional<IndexCheck> IndexCheck::Of(const c10::FunctionSchema& schema) {
       }
       check.dim_ = static_cast<size_t>(*dim);
     }
+    if (row.ignored != nullptr) {
+      check.ignored_ = static_cast<size_t>(schema.argumentIndexWithName(row.ignored).value());
+    }
     check.flat_ = row.flat;
     check.wraps_ = row.wraps;
     return check;
@@ -96,6 +105,11 @@ std::string IndexCheck::FindOutside(c10::ArrayRef<IValue> arguments) const {
     if (flat_) return table.numel();
     return table.dim() == 0 ? int64_t{1} : table.size(dim);
   };
+  if (ignored_.has_value()) {
+    const int64_t dim = table.dim() > 1 ? 1 : 0;
+    return FindIn(arguments[index_].toTensor(), dim, size_of(dim), wraps_,
+                  arguments[*ignored_].toInt());
+  }
   if (arguments[index_].isTensor()) {
     int64_t dim = dim_.has_value() ? arguments[*dim_].toInt() : 0;
     const int64_t rank = std::max<int64_t>(table.dim(), 1);

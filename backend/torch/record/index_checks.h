@@ -26,8 +26,9 @@ class IndexCheck {
   size_t table_ = 0;           // the argument whose elements are read or written
   size_t index_ = 0;           // the argument with a tensor, or a list of one for each dimension
   std::optional<size_t> dim_;  // the argument with the dimension
-  bool flat_ = false;          // positions count all elements
-  bool wraps_ = false;         // negative positions count from the end
+  std::optional<size_t> ignored_;  // the argument with a class that counts for nothing
+  bool flat_ = false;              // positions count all elements
+  bool wraps_ = false;             // negative positions count from the end
 };
 
 // Whether PT_HPU_CHECK_INDICES is set; it is read once.

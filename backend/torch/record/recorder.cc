@@ -217,7 +217,13 @@ void Recorder::RunRecording(Recording& recording) {
     ++compiled_in_vain_;
   }
   const uint64_t compiled_before = compilations_;
-  std::shared_ptr<const RecordedProgram> program = programs.Get(recording, filled, &compilations_);
+  std::shared_ptr<const RecordedProgram> program;
+  try {
+    program = programs.Get(recording, filled, &compilations_);
+  } catch (const python_error& error) {
+    if (!IsException(error)) throw;
+    return CallByCall(recording, "one of its calls cannot be captured");
+  }
   if (program->program == nullptr) return CallByCall(recording, program->refusal);
   BRIDGE_LOG(kLazy, kDebug,
              (compilations_ > compiled_before ? "compiled " : "replayed ")

@@ -119,6 +119,18 @@ def test_reads_outside_give_something(name: str, way: str) -> None:
     assert bool(torch.isin(found, _table()).all()), "an element of the tensor"
 
 
+@pytest.mark.parametrize("way", ["eager", "recipes"])
+def test_labels_outside_are_no_error(way: str) -> None:
+    scores = torch.randn(3, 4, generator=torch.Generator().manual_seed(0)).log_softmax(1)
+    labels = torch.tensor([1, 9, -100])  # the last one counts for nothing
+    loss = WAYS[way](
+        lambda x, p, d: torch.nn.functional.nll_loss(scores.to(d), labels.to(d), reduction="none")
+    )
+    assert loss[0] == -scores[0, 1]
+    assert loss[2] == 0
+    assert bool(torch.isin(loss[1], -scores).all()), "an element of the scores"
+
+
 def test_a_one_hot_row_of_padding_is_empty() -> None:
     found = torch.nn.functional.one_hot(torch.tensor([-1, 2, 0], device="hpu"), 3)
     assert found.tolist() == [[0, 0, 0], [0, 0, 1], [1, 0, 0]]
@@ -153,6 +165,7 @@ def read(x, index):
         ("read(x, index)", "index_select at {file}:9"),
         ('torch.compile(read, backend="hpu_backend")(x, index)', "index_select at {file}:9"),
         ("x.index_copy_(0, index, x[:2])", "index_copy_ at {file}:11"),
+        ("torch.nn.functional.nll_loss(x.t()[:2, :4], index)", "nll_loss_forward at {file}:11"),
     ],
 )
 def test_the_switch_names_operator_index_and_line(
@@ -164,6 +177,7 @@ def test_the_switch_names_operator_index_and_line(
     done = run_python(code, PT_HPU_CHECK_INDICES="1", PT_HPU_LAZY_MODE=mode)
     expected = (
         f"IndexError: {line.format(file=script)}: index 4 at position 1 of its tensor is outside "
-        "of dimension 0, which has 4 elements (checked because of PT_HPU_CHECK_INDICES)"
+        f"of dimension {int('nll' in call)}, which has 4 elements "
+        "(checked because of PT_HPU_CHECK_INDICES)"
     )
     assert expected in done.stderr

@@ -303,14 +303,27 @@ def test_what_cannot_be_mapped_says_so():
         "    except RuntimeError as error:\n"
         "        print(error)\n"
         "told(torch.cuda.cudart)\n"
-        "told(lambda: torch.cuda.memory.memory_snapshot())\n"
         "told(lambda: torch.ones(1).to_sparse().to('cuda:1'))\n"
         "told(torch.cuda.utilization)\n"
     )
-    runtime, snapshot, _, utilization = run(code)
+    runtime, _, utilization = run(code)
     assert runtime == "torch.cuda.cudart has no counterpart on hpu: there is no CUDA runtime"
-    assert snapshot.startswith("torch.cuda.memory_snapshot has no counterpart on hpu: ")
     assert utilization.endswith("the device does not measure it")
+
+
+def test_the_history_of_memory_is_the_devices():
+    code = (
+        "torch.cuda.memory._record_memory_history(max_entries=10)\n"
+        "x = torch.ones(1_000_003, device='cuda')\n"
+        "(trace,) = torch.cuda.memory._snapshot()['device_traces']\n"
+        "print([e['size'] for e in trace if e['action'] == 'alloc'])\n"
+        "print(sum(s['total_size'] for s in torch.cuda.memory_snapshot()) "
+        "== torch.hpu.memory_reserved())\n"
+        "torch.cuda.memory._record_memory_history(enabled=None)\n"
+    )
+    sizes, adds_up = run(code)
+    assert "4000012" in sizes
+    assert adds_up == "True"
 
 
 def test_a_call_that_is_not_mapped_names_the_cure():

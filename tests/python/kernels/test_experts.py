@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from kernel_case import assert_near, by_way, on_device, run
+from lazy_case import lazy_mode
 from training_case import matrix
 
 OP = "mixture_of_experts"
@@ -191,3 +192,44 @@ def test_errors_say_what_is_wrong(activation, last, error):
     _, given = weights(True)
     with pytest.raises(RuntimeError, match=f"hpu::mixture_of_experts: .*{error}"):
         moe(*routed(), *given, True, activation, 0, last)
+
+
+@by_way
+def test_no_tokens_give_no_results(way):
+    _, given = weights(False)
+    x, table, router = (v[:0] for v in routed())
+    flat = [w for each in given for w in each]
+
+    def call(x, table, router, *flat):
+        lists = [list(flat[n * EXPERTS : (n + 1) * EXPERTS]) for n in range(3)]
+        return moe(x, table, router, *lists, False, "silu", 0, EXPERTS - 1)
+
+    assert run(way, OP, call, x, table, router, *flat).shape == (0, HIDDEN)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "activation", "last", "text"),
+    [
+        ((4, 4, 4), "tanh", 3, "activation is 'tanh'; it is one of gelu, relu, silu"),
+        ((4, 4, 4), "silu", 4, "weights of 4 experts for experts 0 to 4"),
+        ((3, 4, 4), "silu", 3, "weights of 3 experts for experts 0 to 3"),
+    ],
+)
+def test_a_wrong_call_is_refused_where_it_is_given_and_costs_nothing_else(
+    lengths, activation, last, text
+):
+    """In lazy mode, too, where the call is recorded beside others."""
+    _, given = weights(False)
+    lists = [on_device(each[:n]) for each, n in zip(given, lengths, strict=True)]
+    x, table, router = on_device(routed())
+
+    def call():
+        moe(x, table, router, *lists, False, activation, 0, last)
+
+    with pytest.raises(RuntimeError, match=text):
+        call()
+    with lazy_mode():
+        before = x + 1
+        with pytest.raises(RuntimeError, match=text):
+            call()
+        assert torch.equal(before.cpu(), routed()[0] + 1)

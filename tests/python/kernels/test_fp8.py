@@ -89,6 +89,26 @@ def test_stochastic_rounding_gives_the_neighbours_in_proportion(way):
     assert abs(counts[1].item() - 1000) < 150
 
 
+@pytest.mark.parametrize("fp8", [E4M3, torch.float8_e5m2])
+def test_stochastic_rounding_leaves_what_needs_none(fp8):
+    """Powers of two are the ends of a binade, where the step changes."""
+    exact = torch.tensor([1.0, -0.25, 2.0, 1.25, 0.0, torch.finfo(fp8).max]).repeat(500, 1)
+    casted, _ = hpu.cast_to_fp8_v2(exact.to("hpu"), None, True, False, fp8)
+    assert torch.equal(casted.cpu().float(), exact)
+
+
+def test_the_largest_of_nothing_is_0():
+    casted, largest = hpu.cast_to_fp8_v2(torch.empty(0, 3, device="hpu"), None, False, True, E4M3)
+    assert (casted.shape, largest.item()) == ((0, 3), 0)
+
+
+def test_another_type_is_refused():
+    with pytest.raises(
+        RuntimeError, match=r"cast_to_fp8_v2: dtype is torch\.float32; it is one of"
+    ):
+        hpu.cast_to_fp8_v2(torch.ones(3, device="hpu"), None, False, False, torch.float32)
+
+
 def test_casts_of_floats_of_8_bits():
     x = small(3, 4).to("hpu")
     assert torch.equal(bits(hpu.cast_to_fp8_v2(x, None, False, False, E4M3)[0]), bits(x))

@@ -24,7 +24,7 @@ _SAME = (
     *("initial_seed", "is_available", "is_current_stream_capturing", "is_initialized"),
     *("make_graphed_callables", "manual_seed", "manual_seed_all", "max_memory_allocated"),
     *("max_memory_cached", "max_memory_reserved", "mem_get_info", "memory_allocated"),
-    *("memory_cached", "memory_reserved", "memory_summary", "memory_usage"),
+    *("memory_cached", "memory_reserved", "memory_snapshot", "memory_summary", "memory_usage"),
     *("reset_accumulated_memory_stats", "reset_peak_memory_stats", "seed", "seed_all"),
     *("set_device", "set_rng_state", "set_rng_state_all", "set_stream", "set_sync_debug_mode"),
     *("stream", "synchronize"),
@@ -43,7 +43,6 @@ _WITHOUT_COUNTERPART = {
     "caching_allocator_alloc": "the device's memory has an allocator of its own",
     "caching_allocator_delete": "the device's memory has an allocator of its own",
     "change_current_allocator": "the device's memory has an allocator of its own",
-    "memory_snapshot": "the allocator keeps no history; use torch.hpu.memory_summary()",
     "list_gpu_processes": "a device has one process",
     "utilization": "the device does not measure it",
     "temperature": "the device does not measure it",
@@ -158,6 +157,8 @@ def install() -> None:
     _set("get_device_properties", _logged("get_device_properties", _properties))
     _set("get_device_capability", _logged("get_device_capability", _capability))
     _set("memory_stats", _logged("memory_stats", _memory_stats))
+    for name in ("_dump_snapshot", "_record_memory_history", "_snapshot"):
+        setattr(torch.cuda.memory, name, _logged(f"memory.{name}", getattr(hpu.memory, name)))
     _set("reset_max_memory_allocated", hpu.reset_peak_memory_stats)
     _set("reset_max_memory_cached", hpu.reset_peak_memory_stats)
     _set("is_bf16_supported", _bf16_is_supported)

@@ -6,6 +6,7 @@ numbered from experts_min; a token's experts outside of [experts_min, experts_ma
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,8 +25,10 @@ Tensors = Sequence[Tensor]
 
 
 def _results(
-    hidden_states: Tensor, _: Tensor, router_weights: Tensor, *more: object, **__: object
+    hidden_states: Tensor, _: Tensor, router_weights: Tensor, *more: Any, **__: object
 ) -> Tensor:
+    if more:
+        _check_call(more)
     small = hidden_states.dtype.itemsize == 1
     return hidden_states.new_empty(
         hidden_states.shape, dtype=router_weights.dtype if small else hidden_states.dtype
@@ -43,6 +46,18 @@ def _check(activation: str, weights: Tensors, experts_min: int, experts_max: int
             f"hpu::mixture_of_experts: weights of {len(weights)} experts for experts "
             f"{experts_min} to {experts_max}"
         )
+
+
+def _check_call(more: tuple[Any, ...]) -> None:
+    """The arguments behind the router's weights: lists of weights, perhaps others, whether weights
+    are permuted, perhaps the activation, and the numbers of the experts."""
+    place = next(i for i, value in enumerate(more) if isinstance(value, bool)) + 1
+    activation = "silu"
+    if isinstance(more[place], str):
+        activation, place = more[place], place + 1
+    for weights in itertools.takewhile(lambda value: not isinstance(value, Tensor), more[:3]):
+        if not isinstance(weights, bool):
+            _check(activation, weights, more[place], more[place + 1])
 
 
 def _by_results(weight: Tensor, scale: Tensor | None, permuted: bool) -> Tensor:
@@ -74,7 +89,7 @@ def _experts(
             gate, up = gate + wide(biases[0][n])[::2], up + wide(biases[0][n])[1::2]
             gate = gate.clamp(max=_LIMIT)
             between = gate * (_ALPHA * gate).sigmoid() * (up.clamp(-_LIMIT, _LIMIT) + 1)
-        largest.append(between.amax())
+        largest.append(between.amax() if between.numel() else between.new_zeros(()))
         chosen = expert_routing_table == experts_min + n
         result = between @ down
         if biases is not None:
@@ -114,8 +129,9 @@ def mixture_of_experts(
 
 
 def _measured_results(
-    hidden_states: Tensor, table: Tensor, router_weights: Tensor, weights: Tensors, *_: Any
+    hidden_states: Tensor, table: Tensor, router_weights: Tensor, weights: Tensors, *more: Any
 ) -> tuple[Tensor, Tensor]:
+    _check_call((weights, *more))
     y = _results(hidden_states, table, router_weights)
     return y, y.new_empty(len(weights), dtype=torch.float32)
 
@@ -138,7 +154,8 @@ def measured(
     experts_max: int,
     measurement_mode: bool,
 ) -> tuple[Tensor, Tensor]:
-    _check(activation, w3, experts_min, experts_max)
+    for weights in (w1, w2, w3):
+        _check(activation, weights, experts_min, experts_max)
     first, second, last = (
         [_by_results(w, None, permuted_weights) for w in weights] for weights in (w1, w2, w3)
     )
@@ -216,7 +233,8 @@ def with_biases(
     total_experts: int | None = None,
 ) -> Tensor:
     """The gated unit of GPT-OSS, whose gates and other halves alternate in w12."""
-    _check("silu", w3, experts_min, experts_max)
+    for weights in (w12, w3):
+        _check("silu", weights, experts_min, experts_max)
     both = [_by_results(w, None, permuted_weights) for w in w12]
     last = [_by_results(w, None, permuted_weights) for w in w3]
     return _experts(
@@ -250,7 +268,8 @@ def scaled_weights(
 ) -> Tensor:
     """What lies between the products stays wide, where a card rounds it to 8 bits with
     d_scale_intermediate_hidden_states."""
-    _check(activation, w3, experts_min, experts_max)
+    for weights in (w12, w3):
+        _check(activation, weights, experts_min, experts_max)
     x = hidden_states
     if d_scale_hidden_states is not None:
         x = (wide(x) * wide(d_scale_hidden_states)).to(router_weights.dtype)

@@ -53,18 +53,27 @@ def _limited(x: Tensor, dtype: torch.dtype) -> Tensor:
     return x.clamp(-limit, limit)
 
 
-def _with_noise(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """x plus noise of at most half a unit in its last place in `dtype`, so that rounding to nearest
-    gives each neighbour with a probability that grows with its nearness."""
+def _rounded_at_random(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """One of the two numbers of `dtype` next to x, each with a probability that grows with its
+    nearness, so that the mean is x and numbers of `dtype` stay."""
     mantissa, lowest = (3, -6) if dtype == torch.float8_e4m3fn else (2, -14)
     exponent = x.abs().clamp(min=2.0**lowest).log2().floor()
-    return x + (torch.rand_like(x) - 0.5) * (exponent - mantissa).exp2()
+    unit = (exponent - mantissa).exp2()
+    units = x.abs() / unit
+    whole = units.floor()
+    up = torch.rand_like(x) < units - whole
+    return torch.where(x < 0, -1.0, 1.0) * (whole + up) * unit
+
+
+def largest(x: Tensor) -> Tensor:
+    """The largest magnitude, f32; 0 if there is none."""
+    return x.abs().amax().float() if x.numel() else x.new_zeros((), dtype=torch.float32)
 
 
 def _largest(x: Tensor, wanted: bool) -> Tensor:
     if not wanted:
         return x.new_empty(0, dtype=torch.float32)
-    return x.abs().amax().float()
+    return largest(x)
 
 
 def cast_to_fp8(
@@ -77,7 +86,7 @@ def cast_to_fp8(
     by = factor(scale, x, x.dtype, scale_shape)
     product = wide(x) if by is None else wide((wide(x) * by).to(x.dtype))
     if stochastic_rounding:
-        product = _with_noise(_limited(product, dtype), dtype)
+        product = _rounded_at_random(_limited(product, dtype), dtype)
     return saturated(product, dtype)
 
 
@@ -103,6 +112,10 @@ def cast_to_fp8_v2(
     scale_shape: Sequence[int] | None = None,
 ) -> tuple[Tensor, Tensor]:
     dtype = torch.float8_e5m2 if dtype is None else dtype
+    if dtype not in FP8:
+        raise RuntimeError(
+            f"hpu::cast_to_fp8_v2: dtype is {dtype}; it is one of {', '.join(map(str, FP8))}"
+        )
     if input.dtype in FP8:
         if is_amax:
             raise RuntimeError("CastToFp8V2 must have no amax for float8.")

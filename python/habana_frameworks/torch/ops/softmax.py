@@ -43,6 +43,8 @@ def block_softmax_adjustment(
 ) -> Tensor:
     """What the exponentials of each block are multiplied by, so that the blocks of a group are one
     softmax. Blocks whose group is not in [0, batch_size) are padding."""
+    if block_max.numel() == 0:
+        return block_max.new_empty(out_shape)
     maximum, total = (wide(x).reshape(block_max.shape[0], -1) for x in (block_max, block_sums))
     known = torch.logical_and(block_groups >= 0, block_groups < batch_size)
     group = torch.where(known, block_groups, batch_size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .scaling import FP8TensorMeta, quantize
+from .scaling import FP8TensorMeta, largest, quantize
 
 
 def cast_to_fp8(
@@ -20,7 +20,7 @@ def cast_to_fp8(
     scale = fp8_meta.scale[fp8_tensor]
     if measure_amax:
         row = getattr(fp8_meta, "amax_history_index", 0)
-        fp8_meta.amax_history[row, fp8_tensor] = x.detach().abs().amax().float()
+        fp8_meta.amax_history[row, fp8_tensor] = largest(x)
     return quantize(x, scale, dtype, stochastic_rounding)
 
 

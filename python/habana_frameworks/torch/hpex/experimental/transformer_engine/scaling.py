@@ -40,6 +40,13 @@ def quantize(
     return scaled.to(dtype)
 
 
+def largest(x: torch.Tensor) -> torch.Tensor:
+    """The largest magnitude, f32; 0 for an empty batch."""
+    if x.numel() == 0:
+        return torch.zeros((), device=x.device)
+    return x.detach().abs().amax().float()
+
+
 class FP8TensorMeta:
     """Scales and measurements of some tensors of a layer, which have an index each.
 
@@ -94,7 +101,7 @@ class FP8TensorMeta:
 
     def measure(self, *tensors: torch.Tensor) -> None:
         """Adds a row with the largest elements of these tensors to the history."""
-        row = torch.stack([t.detach().abs().amax().float() for t in tensors])
+        row = torch.stack([largest(t) for t in tensors])
         self.amax_history_index = (self.amax_history_index + 1) % self.amax_history.shape[0]
         self.amax_history = self.amax_history.index_copy(0, self.amax_history_index, row[None])
         self.measured = True
