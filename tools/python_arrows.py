@@ -14,6 +14,7 @@ PACKAGE = "habana_frameworks.torch"
 ROOT = "python/habana_frameworks/torch/"
 # A room is a folder or a file. Files directly in a folder belong to the folder's row.
 NATIVE = "native.py"  # finds the native modules
+ATTENTION = "ops/attention_inputs.py"  # defines no operator, so that FusedSDPA may import it
 COMPAT = "torch_compat"  # all that is private in PyTorch; any folder may take names from it
 _ROOMS_OF_GRAPHS = {
     "dynamo/capture",
@@ -43,8 +44,9 @@ ARROWS: dict[str, set[str]] = {
     "internal": set(),
     "distributed": {"internal"},
     "gpu_migration": {"hpu", "internal", NATIVE},
-    "hpex": {"hpu", "internal"},
-    "ops": {NATIVE},
+    "hpex": {"hpu", "internal", ATTENTION},
+    ATTENTION: set(),
+    "ops": {ATTENTION, NATIVE},
     "dynamo/settings": {"internal"},
     "dynamo/records": {"internal", NATIVE},
     "dynamo/fingerprints": {"internal"},

@@ -4,10 +4,12 @@ attention of floats of 8 bits."""
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 
 import pytest
 import torch
 from kernel_case import assert_near, by_way, on_device, run
+from lazy_case import lazy_mode
 from training_case import matrix
 
 from habana_frameworks.torch.hpex.kernels import (
@@ -164,15 +166,75 @@ def test_gradients(given, key_heads, way):
     assert_near(found, want, 1e-4, 1e-4)
 
 
-def test_gradient_of_sinks():
-    tensors = [t.requires_grad_() for t in (*inputs(key_heads=2), matrix(4, seed=5))]
+@pytest.mark.parametrize("window", [None, (1, -1)])
+@pytest.mark.parametrize("alone", [False, True])
+def test_gradient_of_sinks(alone, window):
+    tensors = [*inputs(key_heads=2), matrix(4, seed=5).requires_grad_()]
+    if not alone:
+        tensors = [t.requires_grad_() for t in tensors]
     placed = on_device(tensors)
-    y = FusedSDPA.apply(*placed[:3], is_causal=True, sinks=placed[3])
-    found = torch.autograd.grad(y.sum(), placed)
+    y = FusedSDPA.apply(*placed[:3], is_causal=True, sinks=placed[3], window_size=window)
+    found = torch.autograd.grad(y.sum(), placed[-1:] if alone else placed)
+    seen = (KEYS <= ROWS) & ((1 if window else 5) >= ROWS - KEYS)
     want = torch.autograd.grad(
-        reference(*tensors[:3], (KEYS <= ROWS)[None, None], sinks=tensors[3]).sum(), tensors
+        reference(*tensors[:3], seen[None, None], sinks=tensors[3]).sum(),
+        tensors[-1:] if alone else tensors,
     )
     assert_near(found, want, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize("way", ["eager", "lazy", "compiled"])
+@pytest.mark.parametrize(
+    ("given", "key_heads"),
+    [
+        ({}, 4),
+        ({"is_causal": True}, 2),
+        ({"window_size": [1, 0]}, 4),
+        ({"dropout_p": 1e-9, "window_size": (1, 0)}, 2),
+    ],
+    ids=str,
+)
+def test_gradient_of_a_mask(given, key_heads, way):
+    """The mask alone, or the mask beside q, k and v. It may have another type than they."""
+    q, k, v = inputs(key_heads=key_heads)
+    mask = matrix(2, 1, 5, 5, seed=7).requires_grad_()
+    grad = matrix(2, 4, 5, 8, seed=9)
+    seen = (KEYS <= ROWS)[None, None] if given.get("is_causal") else None
+    if "window_size" in given:
+        seen = ((KEYS <= ROWS) & (KEYS >= ROWS - 1))[None, None]
+
+    def attend(q, k, v, mask):
+        return FusedSDPA.apply(q, k, v, mask, **given)
+
+    def gradients(grad, *tensors):
+        call = torch.compile(attend, backend="hpu_backend") if way == "compiled" else attend
+        wanted = [t for t in tensors if t.requires_grad]
+        return torch.autograd.grad(call(*tensors), wanted, grad)
+
+    for tensors in ((q, k, v, mask), (*(t.clone().requires_grad_() for t in (q, k, v)), mask)):
+        with lazy_mode() if way == "lazy" else nullcontext():
+            found = gradients(*on_device((grad, *tensors)))
+        wanted = [t for t in tensors if t.requires_grad]
+        y = reference(*tensors[:3], seen, bias=mask)
+        assert_near(found, torch.autograd.grad(y, wanted, grad.double()), 1e-4, 1e-4)
+
+
+def test_gradient_of_a_mask_of_another_type():
+    q, k, v = (t.bfloat16() for t in inputs())
+    mask = matrix(2, 1, 5, 5, seed=7).bfloat16().float().requires_grad_()
+    placed = on_device((q, k, v, mask))
+    FusedSDPA.apply(*placed).sum().backward()
+    (want,) = torch.autograd.grad(reference(q, k, v, bias=mask).sum(), mask)
+    assert placed[3].grad.dtype == torch.float32
+    assert_near([placed[3].grad], [want], 0.05, 0.05)
+
+
+def test_operator_says_that_a_mask_has_no_gradient():
+    mask = matrix(2, 1, 5, 5).to("hpu").requires_grad_()
+    with pytest.raises(RuntimeError, match="hpu::sdpa_recomp_fwd: attention_mask has no gradient"):
+        torch.ops.hpu.sdpa_recomp_fwd(
+            *on_device(inputs()), mask, 0.0, 0.5, False, True, "none", None, "left"
+        )
 
 
 def test_types_and_autocast():
@@ -187,7 +249,7 @@ def test_types_and_autocast():
 def test_weights_and_dropout_mask():
     q, k, v = inputs(key_heads=2)
     placed = on_device((q, k, v))
-    out, weights = FusedSDPA.apply(*placed, return_attn_probs=True)
+    out, weights = FusedSDPA.apply(*placed, return_attn_probs=True, window_size=[-1, -1])
     assert_near([out.double()], [reference(q, k, v)], *NEAR)
     scores = q @ k.repeat_interleave(2, 1).mT / math.sqrt(8)
     assert_near([weights], [scores.softmax(-1)], *NEAR)
@@ -291,21 +353,19 @@ def test_floats_of_8_bits(compiled, result):
         assert_near([plain[0].double()], [reference(q, k, v)], 2**-6, 2**-6)
 
 
-@pytest.mark.parametrize(
-    ("given", "error"),
-    [
-        ({"valid_seq_len": torch.tensor([3, 5])}, "valid_seq_len needs is_causal"),
-        ({"return_attn_probs": True, "window_size": (2, 0)}, "window or sinks"),
-        ({"dropout_p": 0.5, "window_size": (2, 0)}, "dropout, or sinks .*pass attn_mask"),
-    ],
-    ids=str,
-)
-def test_errors_say_what_is_wrong(given, error):
-    with pytest.raises(ValueError, match=f"FusedSDPA: .*{error}"):
-        FusedSDPA.apply(*on_device(inputs()), **on_device_values(given))
-    with pytest.raises(ValueError, match="fp8_fused_sdpa: dropout_p"):
-        fp8_fused_sdpa(*on_device(inputs()), dropout_p=0.1)
-
-
-def on_device_values(given):
-    return {name: on_device(value) for name, value in given.items()}
+@pytest.mark.parametrize("padding", ["left", "right"])
+def test_dropout_beside_valid_lengths_and_a_mask(padding):
+    q, k, v = inputs()
+    lengths = torch.tensor([3, 5])
+    valid = (
+        lengths[:, None, None] > KEYS if padding == "right" else 5 - lengths[:, None, None] <= KEYS
+    )
+    seen = (KEYS <= ROWS) & valid
+    placed = on_device((q, k, v))
+    y = FusedSDPA.apply(
+        *placed, None, 1e-9, True, valid_seq_len=lengths.to("hpu"), seq_padding_type=padding
+    )
+    assert_near([y.double()], [reference(q, k, v, seen[:, None])], *NEAR)
+    mask = matrix(2, 1, 5, 5, seed=7) > -0.5
+    y = FusedSDPA.apply(*placed, mask.to("hpu"), 1e-9, True)
+    assert_near([y.double()], [reference(q, k, v, mask & (KEYS <= ROWS))], *NEAR)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from helpers import fresh_process
 from kernel_case import assert_near, by_way, run
 from processes import output_of
 from training_case import matrix
@@ -144,13 +145,46 @@ def test_types(dtypes, result):
     torch.testing.assert_close(y.cpu().float(), want, rtol=2**-8, atol=2**-8)
 
 
+@pytest.mark.parametrize("way", ["eager", "meta", "compiled"])
+@pytest.mark.parametrize("name", [OP, f"{OP}_backward"])
 @pytest.mark.parametrize(
-    ("p", "cos", "mode", "error"),
+    ("size", "columns", "positions", "offset", "mode", "error"),
     [
-        (matrix(2, 7), matrix(2, 7), 0, r"input \[2, 7\].* last size is even"),
-        (matrix(2, 8), matrix(2, 8), 2, "mode is 2"),
+        (7, 7, None, 0, 0, r"_SIZES_.* last size is even"),
+        (8, 8, None, 0, 2, "mode is 2"),
+        (4, 6, None, 5, 0, r"offset 5 leaves fewer than 4 of the 6 columns of .*from 0 to 2"),
+        (4, 6, None, 3, 0, r"offset 3 leaves fewer than 4 of the 6 columns of .*from 0 to 2"),
+        (4, 6, None, -1, 0, r"offset -1 leaves fewer than 4 of the 6 columns of .*from 0 to 2"),
+        (4, 1, None, 0, 0, r"sin and cos have 1 columns for an _SIZES_: pass 4"),
+        (4, 6, torch.tensor([1, 0]), 0, 0, r"sin and cos have 6 columns for an _SIZES_: pass 4"),
     ],
 )
-def test_errors_say_what_is_wrong(p, cos, mode, error):
-    with pytest.raises(RuntimeError, match=f"hpu::{OP}: {error}"):
-        torch.ops.hpu.rotary_pos_embedding(p.to("hpu"), cos.to("hpu"), cos.to("hpu"), None, 0, mode)
+def test_errors_say_what_is_wrong(size, columns, positions, offset, mode, error, name, way):
+    device = "meta" if way == "meta" else "hpu"
+    p, cos = matrix(2, size).to(device), matrix(2, columns).to(device)
+    positions = None if positions is None else positions.to(device)
+    operator = getattr(torch.ops.hpu, name)
+
+    def rotate(p, cos):
+        return operator(p, cos, cos, positions, offset, mode)
+
+    call = torch.compile(rotate, backend="hpu_backend") if way == "compiled" else rotate
+    fresh_process()
+    error = error.replace("_SIZES_", rf"input \[2, {size}\]")
+    with pytest.raises(RuntimeError, match=f"hpu::{name}: {error}"):
+        call(p, cos)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("mode", [1, "PAIRWISE", None])
+def test_mode_is_of_the_enumeration(mode, compiled):
+    p = matrix(2, 8).to("hpu")
+
+    def rotate(p):
+        return apply_rotary_pos_emb(p, p, p, None, 0, mode)
+
+    call = torch.compile(rotate, backend="hpu_backend") if compiled else rotate
+    fresh_process()
+    error = f"apply_rotary_pos_emb: mode is {mode!r}; pass a member of RotaryPosEmbeddingMode: "
+    with pytest.raises(TypeError, match=error):
+        call(p)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .attention_inputs import check_dropout, check_operands, check_window, hidden_keys
 from .definition import operator
 from .fp8 import cast_from_fp8, saturated, wide
 
@@ -26,35 +27,6 @@ def _heads_of(x: Tensor, heads: int) -> Tensor:
 
 def _sum_of_groups(x: Tensor, heads: int) -> Tensor:
     return x if x.shape[-3] == heads else x.unflatten(-3, (heads, -1)).sum(-3)
-
-
-def _hidden(
-    q: Tensor,
-    k: Tensor,
-    is_causal: bool,
-    valid_seq_len: Tensor | None,
-    padding: str,
-    window: Sequence[int] | None,
-) -> Tensor | None:
-    """Which keys a query does not see."""
-    rows = torch.arange(q.shape[-2], device=q.device).unsqueeze(-1)
-    keys = torch.arange(k.shape[-2], device=q.device)
-    left, right = window or (-1, -1)
-    conditions = []
-    if is_causal:
-        conditions.append(keys > rows)
-    if left >= 0:
-        conditions.append(rows - keys > left)
-    if right >= 0:
-        conditions.append(keys - rows > right)
-    if valid_seq_len is not None:
-        length = valid_seq_len.reshape(-1, *[1] * (q.dim() - 1))
-        hidden = keys >= length if padding == "right" else keys < k.shape[-2] - length
-        conditions.append(hidden)
-    found = None
-    for condition in conditions:
-        found = condition if found is None else found.logical_or(condition)
-    return found
 
 
 def _scores(
@@ -97,8 +69,10 @@ def sdpa_fwd(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The result, the weights before dropout, and which of them are kept (i8; [1] without
     dropout)."""
+    check_operands("hpu::sdpa_fwd", q, k, v)
+    check_dropout("hpu::sdpa_fwd: p", p)
     _check_padding(seq_padding_type)
-    hidden = _hidden(q, k, is_causal, valid_seq_len, seq_padding_type.lower(), None)
+    hidden = hidden_keys(q, k, is_causal, valid_seq_len, seq_padding_type.lower(), None)
     scores = _scores(q, k, attention_mask, scale, hidden)
     blind = scores.amax(-1, keepdim=True) == -math.inf
     weights = torch.softmax(scores, -1).masked_fill(blind, 0.0)
@@ -164,6 +138,11 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
             "hpu::sdpa_recomp_fwd: valid_seq_len and sinks have no gradient; call it under "
             "torch.no_grad()"
         )
+    if mask is not None and mask.requires_grad:
+        raise RuntimeError(
+            "hpu::sdpa_recomp_fwd: attention_mask has no gradient here; call FusedSDPA.apply, "
+            "which has one, or detach it"
+        )
     out, maximum, inverse, seed = output
     ctx.save_for_backward(q, k, v, mask, maximum, inverse, seed, out)
     ctx.how = is_causal, p, scale, softmax_mode
@@ -200,12 +179,14 @@ def sdpa_recomp_fwd(
     """The result, and in f32 the largest score m and 1 / sum(exp(score - m)) of each row, 0 and 1
     where all keys are hidden. A sink is a score of each head that adds to the sum and to nothing
     else."""
+    check_operands("hpu::sdpa_recomp_fwd", q, k, v)
+    check_window("hpu::sdpa_recomp_fwd", window_size)
     _check_padding(seq_padding_type)
-    if p > 0:
+    if p != 0:
         raise RuntimeError(
             "hpu::sdpa_recomp_fwd: dropout is not drawn here; use FusedSDPA.apply or hpu::sdpa_fwd"
         )
-    hidden = _hidden(q, k, is_causal, valid_seq_len, seq_padding_type.lower(), window_size)
+    hidden = hidden_keys(q, k, is_causal, valid_seq_len, seq_padding_type.lower(), window_size)
     scores = _scores(q, k, attention_mask, scale, hidden)
     maximum = scores.amax(-1, keepdim=True)
     blind = maximum == -math.inf
@@ -243,7 +224,7 @@ def sdpa_recomp_bwd(
     fwd_out: Tensor,
     window_size: Sequence[int] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    hidden = _hidden(q, k, is_causal, None, "left", window_size)
+    hidden = hidden_keys(q, k, is_causal, None, "left", window_size)
     inverse = wide(linv) * (_FAST_SUM if softmax_mode.lower() == "fast" else 1.0)
     weights = (_scores(q, k, attention_mask, scale, hidden) - wide(m)).exp() * inverse
     return _through_softmax(grad, q, k, v, weights, None, scale, fwd_out)

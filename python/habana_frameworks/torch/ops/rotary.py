@@ -15,7 +15,8 @@ BLOCKWISE, PAIRWISE = 0, 1
 
 
 def _factors(p: Tensor, factors: Tensor, position_ids: Tensor | None, offset: int) -> Tensor:
-    """Sines or cosines as factors of p: the rows at position_ids, or the columns from `offset`."""
+    """Sines or cosines as factors of p: the rows at position_ids, or, of more columns than p has,
+    those from `offset`."""
     if position_ids is not None:
         # [.., positions, size] -> [batch, 1, length, size]
         rows = factors.reshape(factors.shape[-2:])[position_ids]
@@ -25,13 +26,32 @@ def _factors(p: Tensor, factors: Tensor, position_ids: Tensor | None, offset: in
     return factors
 
 
-def _check(name: str, p: Tensor, sin: Tensor, cos: Tensor, mode: int) -> None:
+def _check(
+    name: str,
+    p: Tensor,
+    sin: Tensor,
+    cos: Tensor,
+    position_ids: Tensor | None,
+    offset: int,
+    mode: int,
+) -> None:
     if mode not in (BLOCKWISE, PAIRWISE):
         raise RuntimeError(f"hpu::{name}: mode is {mode}; it is 0 (blockwise) or 1 (pairwise)")
     if p.shape[-1] % 2 or sin.shape != cos.shape:
         raise RuntimeError(
             f"hpu::{name}: input {list(p.shape)}, sin {list(sin.shape)} and cos "
             f"{list(cos.shape)}: the input's last size is even, and sin and cos have equal sizes"
+        )
+    columns, size = sin.shape[-1], p.shape[-1]
+    if columns < size or (position_ids is not None and columns > size):
+        raise RuntimeError(
+            f"hpu::{name}: sin and cos have {columns} columns for an input {list(p.shape)}: pass "
+            f"{size}, one for each element of a head"
+        )
+    if columns > size and not 0 <= offset <= columns - size:
+        raise RuntimeError(
+            f"hpu::{name}: offset {offset} leaves fewer than {size} of the {columns} columns of "
+            f"sin and cos for an input {list(p.shape)}: pass an offset from 0 to {columns - size}"
         )
 
 
@@ -72,7 +92,7 @@ def _gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 def rotary_pos_embedding(
     input: Tensor, sin: Tensor, cos: Tensor, position_ids: Tensor | None, offset: int, mode: int
 ) -> Tensor:
-    _check("rotary_pos_embedding", input, sin, cos, mode)
+    _check("rotary_pos_embedding", input, sin, cos, position_ids, offset, mode)
     s, c = (_wide(_factors(input, x, position_ids, offset)) for x in (sin, cos))
     p = _wide(input)
     return (p * c + _turned(p, mode, True) * s).to(input.dtype)
@@ -85,7 +105,7 @@ def rotary_pos_embedding(
 def rotary_pos_embedding_backward(
     grad_in: Tensor, sin: Tensor, cos: Tensor, position_ids: Tensor | None, offset: int, mode: int
 ) -> Tensor:
-    _check("rotary_pos_embedding_backward", grad_in, sin, cos, mode)
+    _check("rotary_pos_embedding_backward", grad_in, sin, cos, position_ids, offset, mode)
     s, c = (_wide(_factors(grad_in, x, position_ids, offset)) for x in (sin, cos))
     g = _wide(grad_in)
     return (g * c + _turned(g * s, mode, False)).to(grad_in.dtype)

@@ -50,7 +50,7 @@ def fp8_fused_sdpa(
     values. The weights stay wide, so that q_scale_s and d_scale_s cancel out; recompute has no
     effect."""
     scales = (d_scale_q, d_scale_k, d_scale_v, q_scale_s, q_scale_o, d_scale_s)
-    if dropout_p > 0:
+    if dropout_p != 0:
         raise ValueError("fp8_fused_sdpa: dropout_p is not 0; use FusedSDPA.apply for dropout")
     out, _, _, _, amax_s, amax_o = torch.ops.hpu.fp8_sdpa_recomp_fwd(
         q, k, v, attn_mask, 0.0, 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale,

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ...internal.notices import without_effect
+from ...ops.attention_inputs import check_dropout, check_operands, check_window, hidden_keys
 
 
 def is_gqa(q: Tensor, k: Tensor) -> bool:
@@ -74,13 +75,23 @@ class FusedSDPA:
         return_attn_probs the weights. Keys and values may have fewer heads (dimension 1).
         valid_seq_len [batch]: how many keys are no padding; it needs is_causal and no gradient.
         softmax_mode and recompute_mode have no effect."""
-        wants_gradient = torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, v))
+        check_operands("FusedSDPA", q, k, v)
+        check_dropout("FusedSDPA: dropout_p", dropout_p)
+        check_window("FusedSDPA", window_size)
+        window = None if window_size is None or max(window_size) < 0 else list(window_size)
+        of_more = _any_requires_grad(attn_mask, sinks)
+        wants_gradient = of_more or _any_requires_grad(q, k, v)
         if softmax_mode.lower() not in ("none", "fp32"):
             without_effect(f"softmax_mode={softmax_mode!r}", "there is one form of the softmax")
-        if return_attn_probs and wants_gradient:
-            raise ValueError(
-                "FusedSDPA: return_attn_probs needs inference; q, k or v requires a gradient"
-            )
+        for name, wanted in (
+            ("return_attn_probs", return_attn_probs),
+            ("return_dropout_mask", return_dropout_mask),
+        ):
+            if wanted and wants_gradient:
+                raise ValueError(
+                    f"FusedSDPA: {name} needs inference; an operand requires a gradient: "
+                    "detach it, or call under torch.no_grad()"
+                )
         if valid_seq_len is not None and (not is_causal or wants_gradient or attn_mask is not None):
             raise ValueError(
                 "FusedSDPA: valid_seq_len needs is_causal, no attn_mask and no gradient"
@@ -89,21 +100,36 @@ class FusedSDPA:
         scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
         padding = seq_padding_type.lower()
         if return_dropout_mask or return_attn_probs:
-            if window_size not in (None, (-1, -1)) or sinks is not None:
+            if window is not None or sinks is not None:
                 raise ValueError("FusedSDPA: a window or sinks are not for results with weights")
             out, weights, kept = torch.ops.hpu.sdpa_fwd(
                 q, k, v, attn_mask, dropout_p, scale, is_causal, "none", valid_seq_len, padding
             )
             return (out, *[weights] * return_attn_probs, *[kept] * return_dropout_mask)
-        if dropout_p > 0 or (sinks is not None and wants_gradient):
-            return _composed(
-                q, k, v, attn_mask, dropout_p, is_causal, scale, valid_seq_len, window_size, sinks
-            )
-        window = None if window_size is None else list(window_size)
+        if dropout_p > 0 or of_more or (sinks is not None and wants_gradient):
+            if attn_mask is not None or sinks is not None or window or valid_seq_len is not None:
+                # PyTorch's attention takes either is_causal or a mask.
+                hidden = hidden_keys(q, k, is_causal, valid_seq_len, padding, window)
+                attn_mask, is_causal = _mask_of_both(attn_mask, hidden, q.dtype), False
+            return _composed(q, k, v, attn_mask, dropout_p, is_causal, scale, sinks)
         return torch.ops.hpu.sdpa_recomp_fwd(
             q, k, v, attn_mask, 0.0, scale, is_causal, wants_gradient, "none", valid_seq_len,
             padding, window, sinks,
         )[0]  # fmt: skip
+
+
+def _any_requires_grad(*tensors: Tensor | None) -> bool:
+    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+
+
+def _mask_of_both(mask: Tensor | None, hidden: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """The mask, in dtype if it is additive, which also hides the keys `hidden`."""
+    if mask is None:
+        return None if hidden is None else ~hidden
+    if mask.dtype == torch.bool:
+        return mask if hidden is None else mask & ~hidden
+    mask = mask.to(dtype)
+    return mask if hidden is None else mask.masked_fill(hidden, -math.inf)
 
 
 def _composed(
@@ -114,16 +140,10 @@ def _composed(
     dropout_p: float,
     is_causal: bool,
     scale: float,
-    valid_seq_len: Tensor | None,
-    window_size: Sequence[int] | None,
     sinks: Tensor | None,
 ) -> Tensor:
-    """Attention with dropout, or with a gradient of sinks, by PyTorch's operators."""
-    if window_size not in (None, (-1, -1)) or valid_seq_len is not None:
-        raise ValueError(
-            "FusedSDPA: dropout, or sinks with a gradient, beside window_size or valid_seq_len: "
-            "pass attn_mask instead"
-        )
+    """Attention with dropout, or with a gradient of the mask or of sinks, by PyTorch's
+    operators. With sinks, is_causal is part of the mask."""
     grouped = k.shape[-3] != q.shape[-3]
     if sinks is None:
         return torch.nn.functional.scaled_dot_product_attention(
@@ -132,9 +152,6 @@ def _composed(
     if grouped:
         k, v = (x.repeat_interleave(q.shape[-3] // x.shape[-3], -3) for x in (k, v))
     scores = q @ k.mT * scale
-    if is_causal:
-        places = [torch.arange(n, device=q.device) for n in scores.shape[-2:]]
-        scores = scores.masked_fill(places[1] > places[0].unsqueeze(-1), -math.inf)
     if mask is not None:
         seen = mask.dtype == torch.bool
         scores = scores.masked_fill(~mask, -math.inf) if seen else scores + mask

@@ -42,6 +42,11 @@ def _rotated(
     offset: int = 0,
     mode: RotaryPosEmbeddingMode = RotaryPosEmbeddingMode.BLOCKWISE,
 ) -> Tensor:
+    if not isinstance(mode, RotaryPosEmbeddingMode):
+        raise TypeError(
+            f"apply_rotary_pos_emb: mode is {mode!r}; pass a member of RotaryPosEmbeddingMode: "
+            "BLOCKWISE or PAIRWISE"
+        )
     p, cos, sin = _in_one_type(p, cos, sin)
     rotated: Tensor = torch.ops.hpu.rotary_pos_embedding(
         p, sin, cos, position_ids, offset, mode.value
