@@ -31,15 +31,25 @@ def test_a_recording_without_a_program_runs_call_by_call(monkeypatch):
     assert (counts.runs, counts.runs_by_call) == (1, 1)
 
 
-def test_a_recording_that_fails_loses_its_results_and_nothing_else(monkeypatch):
+def test_a_recording_whose_capture_fails_runs_call_by_call(monkeypatch):
     def fail(*_):
         raise ValueError("this test says so")
+
+    y = matrix(3).to("hpu") * 1.625
+    with monkeypatch.context() as patch:
+        patch.setattr(recordings, "compile_recording", fail)
+        close(y, matrix(3) * 1.625)
+
+
+def test_a_recording_that_is_interrupted_loses_its_results_and_nothing_else(monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt("this test says so")
 
     x = matrix(3).to("hpu")
     y = x * 1.625
     with monkeypatch.context() as patch:
-        patch.setattr(recordings, "compile_recording", fail)
-        with pytest.raises(ValueError, match="this test says so"):
+        patch.setattr(recordings, "compile_recording", interrupt)
+        with pytest.raises(KeyboardInterrupt, match="this test says so"):
             y.cpu()
     with pytest.raises(RuntimeError, match="has no value: .* failed: .*this test says so"):
         y.cpu()
