@@ -1,5 +1,5 @@
-// What the device allocator did and holds, as PyTorch's memory viewer shows it
-// (torch.cuda._memory_viz). The names of kinds and states are the viewer's.
+// These records say what the device allocator did and holds, as PyTorch's memory viewer shows it
+// (torch.cuda._memory_viz). The names of actions and states are the viewer's.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace hpu::runtime {
 
-// Who called the allocator. It is opaque here, because this folder knows no Python.
+// This is the caller of the allocator. It is opaque here, because this folder knows no Python.
 using CallContext = std::shared_ptr<void>;
 
 struct MemoryEvent {
@@ -42,7 +42,7 @@ struct MemorySnapshot {
   std::vector<MemoryEvent> events;    // the oldest first
 };
 
-// What is to be remembered from now on.
+// The history is recorded with these settings.
 struct HistoryOptions {
   size_t most_events = 0;  // the oldest ones are forgotten
   // Returns the caller. It is called without a lock; null if nobody wants to know.

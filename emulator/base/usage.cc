@@ -3,8 +3,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "emulator/base/clock.h"
-
 namespace hpu::emulator {
 
 Usage::Usage(uint64_t total_bytes) : file_(memfd_create(kName, MFD_CLOEXEC)) {
@@ -20,18 +18,6 @@ Usage::Usage(uint64_t total_bytes) : file_(memfd_create(kName, MFD_CLOEXEC)) {
 Usage::~Usage() {
   if (numbers_ != &own_) munmap(numbers_, sizeof(UsageNumbers));
   if (file_ >= 0) close(file_);
-}
-
-uint64_t Usage::Begin() {
-  const uint64_t now = NowNanoseconds();
-  numbers_->since_ns.store(now, std::memory_order_relaxed);
-  return now;
-}
-
-void Usage::End(uint64_t begin_ns) {
-  numbers_->busy_ns.fetch_add(NowNanoseconds() - begin_ns, std::memory_order_relaxed);
-  // A stream that began later goes on being the running one.
-  numbers_->since_ns.compare_exchange_strong(begin_ns, 0, std::memory_order_relaxed);
 }
 
 }  // namespace hpu::emulator

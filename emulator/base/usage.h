@@ -1,6 +1,7 @@
-// What other processes can see of an acquired device: its size, what is free of it, and how long it
-// has worked. It is a page of a memory file that this process keeps open under a name by which
+// Other processes can see an acquired device's size, what is free of it, and whether it works now.
+// These numbers are a page of a memory file that this process keeps open under a name by which
 // `hl-smi` finds it in /proc (python/habana_frameworks/hl_smi/processes.py reads the same layout).
+// A launch pays for two additions; the reader looks often enough to know a share of time.
 #pragma once
 
 #include <atomic>
@@ -15,11 +16,9 @@ struct UsageNumbers {
   std::atomic<uint64_t> version;
   std::atomic<uint64_t> total_bytes;
   std::atomic<uint64_t> free_bytes;
-  std::atomic<uint64_t> busy_ns;  // time in finished work, summed over the streams
-  std::atomic<uint64_t>
-      since_ns;  // when the latest work began (CLOCK_MONOTONIC); 0: none is running
+  std::atomic<uint64_t> running;  // streams that work now
 };
-static_assert(sizeof(UsageNumbers) == 40 && std::atomic<uint64_t>::is_always_lock_free);
+static_assert(sizeof(UsageNumbers) == 32 && std::atomic<uint64_t>::is_always_lock_free);
 
 class Usage {
  public:
@@ -32,9 +31,9 @@ class Usage {
   Usage& operator=(const Usage&) = delete;
 
   void SetFree(uint64_t bytes) { numbers_->free_bytes.store(bytes, std::memory_order_relaxed); }
-  // These bracket a piece of work; they return and take the time at which it began.
-  uint64_t Begin();
-  void End(uint64_t begin_ns);
+  // These bracket a piece of work.
+  void Begin() { numbers_->running.fetch_add(1, std::memory_order_relaxed); }
+  void End() { numbers_->running.fetch_sub(1, std::memory_order_relaxed); }
 
  private:
   int file_ = -1;

@@ -88,9 +88,9 @@ bool Stream::RunNext() {
   }
   LastError& last = ThreadLastError();
   last.has_message = false;
-  const uint64_t begin_ns = usage_ != nullptr ? usage_->Begin() : 0;
+  if (usage_ != nullptr) usage_->Begin();
   const synStatus status = work->Run();
-  if (usage_ != nullptr) usage_->End(begin_ns);
+  if (usage_ != nullptr) usage_->End();
   if (status != synSuccess) {
     const std::string name = work->Name() + work->Place();
     const std::string message = last.has_message ? last.message : "";

@@ -163,7 +163,7 @@ void MemoryAccess::Store(const Access& access, llvm::Value* value, ScalarType fr
     value = b_.CreateExtractElement(value, uint64_t{0});
   llvm::Value* raw = Narrow(b_, target_, value, from, access.type);
   llvm::Value* address = Address(access, scattered ? nullptr : indirect);
-  // What an index outside of the buffer would store goes to a slot that nobody reads.
+  // A store at an index outside of the buffer goes to a slot that nobody reads.
   const int64_t slot_bytes = position_.lanes * MemoryTypeSize(access.type);
   llvm::Value* nowhere =
       indirect == nullptr ? nullptr : frame_.StackSlot(static_cast<uint64_t>(slot_bytes));
@@ -182,7 +182,6 @@ void MemoryAccess::Store(const Access& access, llvm::Value* value, ScalarType fr
     return;
   }
   llvm::Type* element = ElementType(b_.getContext(), access.type);
-  llvm::Value* clamped = scattered ? ClampIndirect(access, indirect) : nullptr;
   const auto lane_target = [&](llvm::Value* lane, llvm::Value* index, llvm::Value* is_inside) {
     llvm::Value* step = LaneStep(access, lane);
     if (index != nullptr) {
@@ -192,6 +191,7 @@ void MemoryAccess::Store(const Access& access, llvm::Value* value, ScalarType fr
     return target(b_.CreateGEP(element, address, step), is_inside);
   };
   if (position_.mask == nullptr) {
+    llvm::Value* clamped = scattered ? ClampIndirect(access, indirect) : nullptr;
     for (int i = 0; i < position_.lanes; ++i) {
       const auto lane = static_cast<uint64_t>(i);
       llvm::Value* index = scattered ? b_.CreateExtractElement(clamped, lane) : nullptr;

@@ -36,7 +36,7 @@ class Scale:
             self.value = 2.0**power
 
     def rounded(self, x):
-        """What is left of the numbers of x in fp8."""
+        """Returns the numbers of x as fp8 holds them."""
         limit = LARGEST[self.dtype]
         return (x * self.value).clamp(-limit, limit).to(self.dtype).to(x.dtype) / self.value
 

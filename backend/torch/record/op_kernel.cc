@@ -48,9 +48,9 @@ std::set<std::string, std::less<>>& RecipeOps() {
   return *names;
 }
 
-template <size_t size>
-bool Contains(const char* const (&names)[size], const std::string& name) {
-  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+bool TakesStatistics(const c10::FunctionSchema& schema) {
+  return std::find(std::begin(kTakeStatistics), std::end(kTakeStatistics), schema.name()) !=
+         std::end(kTakeStatistics);
 }
 
 bool HasSeveralFloats(c10::ArrayRef<IValue> arguments) {
@@ -75,7 +75,7 @@ OpKernel::OpKernel(const c10::FunctionSchema& schema, std::optional<OwnKernel> o
     : own_(std::move(own)),
       argument_count_(schema.arguments().size()),
       mixed_devices_(TakesMixedDevices(schema)),
-      takes_statistics_(Contains(kTakeStatistics, schema.name())),
+      takes_statistics_(TakesStatistics(schema)),
       counts_(CountsOf(ShortName(schema))),
       name_(runtime::NumberOfText(ShortName(schema))),
       in_recipes_(in_recipes),

@@ -1,4 +1,4 @@
-// Which operators get the kernel of op_kernel.h.
+// This file gives operators the kernel of op_kernel.h.
 #pragma once
 
 #include "backend/torch/pytorch/unstable_torch.h"

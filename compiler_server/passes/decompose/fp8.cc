@@ -42,16 +42,20 @@ Expr Scaled(Expr x, const std::optional<Expr>& by) { return by.has_value() ? x *
 
 Expr Saturated(Expr x, DType dtype) { return Min(Max(x, -Largest(dtype)), Largest(dtype)); }
 
-// Adds noise of at most half a unit in the last place of `dtype`, so that rounding to nearest gives
-// each neighbour with a probability that grows with its nearness.
-Expr WithNoise(Call& call, Expr x, DType dtype) {
+// Gives one of the two numbers of `dtype` next to x, each with a probability that grows with its
+// nearness, so that the mean is x and numbers of `dtype` stay.
+Expr RoundedAtRandom(Call& call, Expr x, DType dtype) {
   const bool e4m3 = dtype == DType::kF8E4M3;
   const double lowest = e4m3 ? 0x1p-6 : 0x1p-14;
   const double mantissa_bits = e4m3 ? 3 : 2;
   const Expr exponent =
       Apply(OpKind::kFloor, Apply(OpKind::kLog2, Max(Abs(x), lowest))) - mantissa_bits;
-  const Expr noise = Expr{&call, Draw(call, x.sizes())} - 0.5;
-  return x + noise * Apply(OpKind::kExp2, exponent);
+  const Expr unit = Apply(OpKind::kExp2, exponent);
+  const Expr units = Abs(x) / unit;
+  const Expr whole = Apply(OpKind::kFloor, units);
+  const Expr up = Cast(Expr{&call, Draw(call, x.sizes())} < units - whole, DType::kF32);
+  const Expr rounded = (whole + up) * unit;
+  return Where(x < 0.0, rounded * -1.0, rounded);
 }
 
 void CastToFp8(Call& call) {
@@ -65,9 +69,7 @@ void CastToFp8(Call& call) {
     product = Cast(Cast(product * *by, dtype), Widened(dtype));
   }
   product = Saturated(product, call.dtype());
-  if (call.Bool("stochastic_rounding")) {
-    product = Saturated(WithNoise(call, product, call.dtype()), call.dtype());
-  }
+  if (call.Bool("stochastic_rounding")) product = RoundedAtRandom(call, product, call.dtype());
   Value* casted = call.b.Cast(product.value, call.dtype());
   if (!call.used(1) || !call.Bool("is_amax")) return call.Return({casted, none});
   Value* amax = call.b.Reduce(OpKind::kReduceMax, Abs(In(call, x)).value,

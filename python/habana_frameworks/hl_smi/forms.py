@@ -1,4 +1,4 @@
-"""What hl-smi prints: versions, a table, a log, CSV.
+"""The forms in which hl-smi prints: versions, a table, a log, CSV.
 
 Programs parse these by position and by regular expression, so places of words matter:
 tests/python/hl_smi/test_hl_smi.py lists who reads what.

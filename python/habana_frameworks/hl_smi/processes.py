@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _NAME = "/memfd:hpu-emulated-device"
-# version, bytes, free bytes, nanoseconds of finished work, begin of the running work
-_NUMBERS = struct.Struct("=5Q")
+# version, bytes, free bytes, streams that work now
+_NUMBERS = struct.Struct("=4Q")
 _VERSION = 1
+_LOOKS = 50
 
 
 @dataclass(frozen=True)
 class _Numbers:
     total: int
     free: int
-    busy_ns: int
-    since_ns: int
+    running: int
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Process:
     name: str
     total: int
     used: int
-    utilization: int  # per cent of the time between two looks
+    utilization: int  # the per cent of looks that found it at work
 
 
 def _files() -> Iterator[tuple[int, Path]]:
@@ -67,31 +67,22 @@ def _read(file: Path) -> _Numbers | None:
     return _Numbers(*numbers) if version == _VERSION else None
 
 
-def _utilization(before: _Numbers, after: _Numbers, start_ns: int, end_ns: int) -> int:
-    busy = after.busy_ns - before.busy_ns
-    if after.since_ns:
-        busy += end_ns - max(after.since_ns, start_ns)
-    if before.since_ns:
-        busy -= start_ns - before.since_ns if after.since_ns != before.since_ns else 0
-    return max(0, min(100, round(100 * busy / (end_ns - start_ns))))
-
-
 def processes(seconds: float) -> list[Process]:
-    """Looks twice, `seconds` apart, if there is a process at all."""
-    start_ns = time.monotonic_ns()
-    first = [(pid, file, numbers) for pid, file in _files() if (numbers := _read(file))]
-    if first:
-        time.sleep(seconds)
-    end_ns = time.monotonic_ns()
+    """Looks many times within `seconds`, if there is a process at all."""
+    files = [(pid, file) for pid, file in _files() if _read(file)]
+    looks: list[list[_Numbers | None]] = []
+    for _ in range(_LOOKS if files else 0):
+        looks.append([_read(file) for _, file in files])
+        time.sleep(seconds / _LOOKS)
     found = []
-    for pid, file, before in first:
-        after = _read(file)
+    for (pid, _), seen in zip(files, zip(*looks, strict=True), strict=False):
+        last = seen[-1]
         try:
             name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
         except OSError:
             continue
-        if after is not None:
-            used = after.total - after.free
-            percent = _utilization(before, after, start_ns, end_ns)
-            found.append(Process(pid, name, after.total, used, percent))
+        if last is not None:
+            busy = sum(numbers is not None and numbers.running > 0 for numbers in seen)
+            used = last.total - last.free
+            found.append(Process(pid, name, last.total, used, round(100 * busy / _LOOKS)))
     return found

@@ -1,6 +1,6 @@
 """PT_COMPILE_ONLY_MODE: programs are compiled and stored, and nothing is launched.
 
-What a run afterwards computes is compared with the CPU. Launches are counted by the runtime.
+The results of a run afterwards are compared with the CPU's. Launches are counted by the runtime.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def test_a_cpu_kernel_does_not_stop_at_elements_that_were_not_computed():
         out = torch.full((4, 2), 7).to("hpu")
         assert torch.multinomial(probabilities, 2, out=out) is out
         assert out.tolist() == [[7, 7]] * 4
-        # What is wrong with the shapes alone is told as ever.
+        # Wrong shapes are told as ever.
         with pytest.raises(RuntimeError, match="must be batches of square matrices"):
             torch.linalg.cholesky(torch.ones(2, 3, device="hpu"))
     with pytest.raises(RuntimeError, match="invalid multinomial distribution"):

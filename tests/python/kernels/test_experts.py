@@ -102,7 +102,7 @@ def test_bf16(way):
     y = run(way, OP, mixture, *narrow, *given)
     assert y.dtype == torch.bfloat16
     want = expected(*narrow, *gated(plain, "silu"))
-    # What lies between the products is rounded by up to 2**-9 of about ten.
+    # The values between the products are rounded by up to 2**-9 of about ten.
     assert_near([y.double()], [want], 2**-6, 2**-3)
 
 

@@ -89,12 +89,34 @@ def test_stochastic_rounding_gives_the_neighbours_in_proportion(way):
     assert abs(counts[1].item() - 1000) < 150
 
 
+@by_way
 @pytest.mark.parametrize("fp8", [E4M3, torch.float8_e5m2])
-def test_stochastic_rounding_leaves_what_needs_none(fp8):
+def test_stochastic_rounding_leaves_what_needs_none(way, fp8):
     """Powers of two are the ends of a binade, where the step changes."""
-    exact = torch.tensor([1.0, -0.25, 2.0, 1.25, 0.0, torch.finfo(fp8).max]).repeat(500, 1)
-    casted, _ = hpu.cast_to_fp8_v2(exact.to("hpu"), None, True, False, fp8)
+    every = torch.arange(256, dtype=torch.uint8).view(fp8).float()
+    exact = every[every.isfinite()].repeat(20, 1)
+    casted, _ = run(
+        way, "cast_to_fp8_v2", lambda x: hpu.cast_to_fp8_v2(x, None, True, False, fp8), exact
+    )
     assert torch.equal(casted.cpu().float(), exact)
+
+
+@by_way
+@pytest.mark.parametrize("fp8", [E4M3, torch.float8_e5m2])
+def test_stochastic_rounding_gives_neighbours_whose_mean_is_the_number(way, fp8):
+    """Below, at and above a power of two."""
+    for number in (0.97, -1.03, 3.9):
+        x = torch.full((4000,), number)
+        casted, _ = run(
+            way, "cast_to_fp8_v2", lambda x: hpu.cast_to_fp8_v2(x, None, True, False, fp8), x
+        )
+        every = torch.arange(256, dtype=torch.uint8).view(fp8).float()
+        every = every[every.isfinite()]
+        neighbours = [every[every < number].max().item(), every[every > number].min().item()]
+        found = casted.cpu().float()
+        assert sorted(found.unique().tolist()) == neighbours
+        # Five standard deviations of the mean of 4,000 draws.
+        assert abs(found.mean().item() - number) < 2.5 * (neighbours[1] - neighbours[0]) / 63
 
 
 def test_the_largest_of_nothing_is_0():

@@ -1,4 +1,4 @@
-"""What goes wrong in lazy mode: wrong arguments, failed launches, missing memory and programs."""
+"""Faults in lazy mode: wrong arguments, failed launches, missing memory and programs."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def load_pt2e(
     extra_files: dict[str, Any] | None = None,
     expected_opset_version: dict[str, int] | None = None,
 ) -> ExportedProgram:
-    """What save_pt2e has saved; its module() is the graph."""
+    """A program that save_pt2e has saved; its module() is the graph."""
     return torch.export.load(
         f, extra_files=extra_files, expected_opset_version=expected_opset_version
     )

@@ -45,7 +45,7 @@ class QuantizationConfig:
 
 @dataclass
 class QuantizationAnnotation:
-    """What node.meta["quantization_annotation"] says of a node: the inputs that become fp8."""
+    """The value of node.meta["quantization_annotation"]: the inputs of the node that become fp8."""
 
     input_qspec_map: dict[Node, QuantizationSpec] = field(default_factory=dict)
     _annotated: bool = True

@@ -39,7 +39,7 @@ def _replace_init(cls: type, change: Callable[[dict[str, Any]], None], *names: s
 def _autocast(given: dict[str, Any]) -> None:
     if given.get("device_type") == "cuda":
         given["device_type"] = "hpu"
-        # Of a GPU this is the usual type; of hpu it is the one that autocast takes by itself.
+        # A GPU's usual type is this one; on hpu it is the one that autocast takes by itself.
         if given.get("dtype") is torch.float16:
             given["dtype"] = None
 

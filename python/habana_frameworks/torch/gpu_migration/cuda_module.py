@@ -54,7 +54,7 @@ _PLACES = ("torch.cuda.memory", "torch.cuda.random", "torch.cuda.streams", "torc
 
 @dataclass(frozen=True)
 class DeviceProperties:
-    """What programs read of torch.cuda.get_device_properties. There is no compute capability."""
+    """The fields of torch.cuda.get_device_properties that programs read, but compute capability."""
 
     name: str
     total_memory: int

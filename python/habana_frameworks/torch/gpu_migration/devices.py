@@ -35,5 +35,5 @@ def to_hccl(backend: Any) -> Any:
 
 
 def to_nccl(backend: str) -> str:
-    """What a program for CUDA expects to read."""
+    """The name of a backend that a program for CUDA expects to read."""
     return backend.replace("hccl", "nccl").replace("hpu", "cuda")

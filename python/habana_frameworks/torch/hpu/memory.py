@@ -97,7 +97,7 @@ def memory_snapshot(device: DeviceArgument = None) -> list[dict[str, Any]]:
 
 
 def _snapshot(device: DeviceArgument = None) -> dict[str, Any]:
-    """What PyTorch's memory viewer reads (torch.cuda.memory._snapshot): the segments now, and the
+    """Returns what PyTorch's memory viewer reads (torch.cuda.memory._snapshot): segments, and
     events since _record_memory_history."""
     check_device(device)
     return dict(native.torch_module().memory_snapshot())

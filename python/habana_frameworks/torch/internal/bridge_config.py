@@ -18,7 +18,7 @@ from .switches import parse_bool
 
 _BY_NAME = {flag.name: flag for flag in FLAGS}
 _set_values: dict[str, Value] = {}
-# What is told when a flag is set, by the flag's name.
+# These functions are told when a flag is set, by the flag's name.
 _listeners: dict[str, Callable[[Value], object]] = {}
 
 

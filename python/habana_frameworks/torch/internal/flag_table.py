@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# What changes launches (docs/modules.md).
+# These flags change launches (docs/modules.md).
 COMPILE_ONLY = "PT_COMPILE_ONLY_MODE"
 SYNC_LAUNCH = "PT_HPU_SYNC_LAUNCH"
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .attention_inputs import check_dropout, check_operands, check_window, hidden_keys
 from .definition import operator
-from .fp8 import cast_from_fp8, saturated, wide
+from .fp8 import cast_from_fp8, largest, saturated, wide
 
 # In the mode "fast" a card gives 1 / sum divided by this.
 _FAST_SUM = 128.0
@@ -243,7 +243,7 @@ def _widened(x: Tensor, scale: Tensor | None) -> Tensor:
 
 
 def _amax(x: Tensor, wanted: bool) -> Tensor:
-    return wide(x).abs().amax().reshape(1) if wanted else torch.zeros(1, device=x.device)
+    return largest(wide(x)).reshape(1) if wanted else torch.zeros(1, device=x.device)
 
 
 def _narrowed(y: Tensor, scale: Tensor | None) -> Tensor:

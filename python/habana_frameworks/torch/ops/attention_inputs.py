@@ -1,5 +1,5 @@
-"""What the operators of attention and FusedSDPA share: checks of their arguments, and which keys
-are hidden. An import of this module defines no operator."""
+"""The operators of attention and FusedSDPA share these checks of their arguments, and the mask of
+hidden keys. An import of this module defines no operator."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def hidden_keys(
     padding: str,
     window: Sequence[int] | None,
 ) -> Tensor | None:
-    """Which keys a query does not see."""
+    """Returns which keys a query does not see."""
     rows = torch.arange(q.shape[-2], device=q.device).unsqueeze(-1)
     keys = torch.arange(k.shape[-2], device=q.device)
     left, right = window or (-1, -1)

@@ -15,7 +15,7 @@ def _bags(table: Tensor, indices: Tensor, offsets: Tensor, valid_count: Tensor) 
     known, used = valid_count[0].long(), valid_count[1].long()
     places = torch.arange(indices.numel(), device=indices.device)
     numbers = torch.arange(count + 1, device=offsets.device)
-    # What is behind the valid offsets begins after all indices.
+    # The offsets behind the valid ones begin after all indices.
     begins = torch.where(numbers < known, offsets.reshape(-1).long(), indices.numel())
     bag = torch.searchsorted(begins, places, right=True) - 1
     valid = torch.logical_and(places < used, torch.logical_and(bag >= 0, bag + 1 < known))

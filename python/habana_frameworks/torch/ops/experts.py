@@ -266,7 +266,7 @@ def scaled_weights(
     chunk_size: int | None = None,
     total_experts: int | None = None,
 ) -> Tensor:
-    """What lies between the products stays wide, where a card rounds it to 8 bits with
+    """The values between the products stay wide, where a card rounds them to 8 bits with
     d_scale_intermediate_hidden_states."""
     for weights in (w12, w3):
         _check(activation, weights, experts_min, experts_max)

@@ -61,8 +61,8 @@ def _rounded_at_random(x: Tensor, dtype: torch.dtype) -> Tensor:
     unit = (exponent - mantissa).exp2()
     units = x.abs() / unit
     whole = units.floor()
-    up = torch.rand_like(x) < units - whole
-    return torch.where(x < 0, -1.0, 1.0) * (whole + up) * unit
+    rounded = (whole + (torch.rand_like(x) < units - whole)) * unit
+    return torch.where(x < 0, -rounded, rounded)
 
 
 def largest(x: Tensor) -> Tensor:

@@ -69,7 +69,7 @@ def optimizer_adamw(
 
 @operator("optimizer_lamb_fused_norm(Tensor[] grad, float max_norm) -> Tensor")
 def optimizer_lamb_fused_norm(grad: Tensors, max_norm: float) -> Tensor:
-    """What the gradients are divided by, so that their norm is at most max_norm."""
+    """Returns the divisor of the gradients with which their norm is at most max_norm."""
     norm = torch.stack([wide(g).square().sum() for g in grad]).sum().sqrt()
     return (norm / max_norm).clamp(min=1.0).reshape(1).to(grad[0].dtype)
 

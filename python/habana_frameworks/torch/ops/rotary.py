@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .definition import operator
 
-# Which elements of a head are rotated together: those at the same place of its halves, or
+# These elements of a head are rotated together: those at the same place of its halves, or
 # neighbours.
 BLOCKWISE, PAIRWISE = 0, 1
 

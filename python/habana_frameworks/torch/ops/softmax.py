@@ -41,7 +41,7 @@ def block_softmax_adjustment(
     batch_size: int,
     out_shape: Sequence[int],
 ) -> Tensor:
-    """What the exponentials of each block are multiplied by, so that the blocks of a group are one
+    """Returns the factors of each block's exponentials with which the blocks of a group are one
     softmax. Blocks whose group is not in [0, batch_size) are padding."""
     if block_max.numel() == 0:
         return block_max.new_empty(out_shape)

@@ -1,4 +1,4 @@
-"""What programs read about the graphs of hpu_backend: the log of graphs, FxGraphAnalyzer, and the
+"""Programs read about the graphs of hpu_backend in the log of graphs, FxGraphAnalyzer and the
 modules of the bridge's compiler, also where programs come from the store."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which functions of PyTorch belong to the name of an op."""
+"""Finds the functions of PyTorch that belong to the name of an op."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _body(function: Any, names: dict[str, Any]) -> Function:
 
 
 def bodies(known: frozenset[Function]) -> dict[Function, Function]:
-    """What to call in place of a function so that a mode sees the functions in it: those of
+    """Returns what to call in place of a function so that a mode sees the functions in it: those of
     torch.nn.functional that Python makes of others and that are not known themselves, and those
     that run a backward, which may compute activations again."""
     names = dict(vars(torch.nn.functional))

@@ -49,7 +49,7 @@ WRITES = (
     *("index_add", "index_copy", "index_put", "index_reduce", "masked_fill", "masked_scatter"),
     *("scatter", "scatter_add", "scatter_reduce"),
 )
-# Of these the input alone is cast: statistics and weights keep their types, because running
+# The input of these is cast alone: statistics and weights keep their types, because running
 # statistics are written.
 INPUT_ALONE = frozenset({"batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"})
 # Names that lists have for Python's operators.

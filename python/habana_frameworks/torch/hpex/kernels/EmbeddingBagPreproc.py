@@ -1,4 +1,4 @@
-"""What the backward of an embedding needs to know of a batch, found out on the host."""
+"""Finds out, on the host, what the backward of an embedding needs to know of a batch."""
 
 from __future__ import annotations
 

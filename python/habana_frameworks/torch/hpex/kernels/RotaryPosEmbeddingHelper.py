@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class RotaryPosEmbeddingMode(Enum):
-    """Which elements of a head are rotated together."""
+    """Says which elements of a head are rotated together."""
 
     BLOCKWISE = 0  # those at the same place of its two halves
     PAIRWISE = 1  # neighbours

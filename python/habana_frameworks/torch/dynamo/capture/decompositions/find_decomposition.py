@@ -1,6 +1,6 @@
-"""What computes an op for which the compile server has no rule: PyTorch's decomposition of an ATen
-op, or the definition of an op of this package (ops/). The report names where it was needed.
-Calls with a rule are taken apart in the server (passes/decompose).
+"""Finds how to compute an op for which the compile server has no rule: by PyTorch's decomposition
+of an ATen op, or by the definition of an op of this package (ops/). The report names where it was
+needed. Calls with a rule are taken apart in the server (passes/decompose).
 
 A decomposition is used if it ends in ops that the server knows (recorder.py); any other op stays as
 it is and runs eagerly.

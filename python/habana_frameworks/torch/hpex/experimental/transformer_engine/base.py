@@ -1,4 +1,4 @@
-"""What all layers in fp8 share: their scales, when these follow, and their state in checkpoints."""
+"""The parts that all layers in fp8 share: scales, their updates, and their state in checkpoints."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ class Format(enum.Enum):
 
 
 class _OverrideLinearPrecision(NamedTuple):
-    """Which products of a linear layer are not in fp8: that of the forward, that of the input's
-    gradient, that of the weight's gradient."""
+    """Says which products of a linear layer are not in fp8: the forward's, the one of the input's
+    gradient, the one of the weight's gradient."""
 
     fprop: bool = False
     dgrad: bool = False
