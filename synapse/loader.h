@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "synapse/include/hccl_api.h"
+#include "synapse/include/hccl.h"
 #include "synapse/include/synapse_api.h"
 #include "synapse/include/synapse_emulator.h"
 

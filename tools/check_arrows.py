@@ -67,6 +67,14 @@ ARROWS: dict[str, set[str]] = {
         "emulator/streams",
         "synapse/include",
     },
+    "emulator/collectives": {
+        "base",
+        "emulator/base",
+        "emulator/profiler",
+        "emulator/runtime",
+        "emulator/streams",
+        "synapse/include",
+    },
     "emulator/device": {
         "base",
         "emulator/base",

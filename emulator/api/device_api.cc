@@ -1,5 +1,8 @@
 // Devices (reference 1.4, 4.2).
+#include <algorithm>
 #include <cstring>
+#include <optional>
+#include <vector>
 
 #include "emulator/api/entry.h"
 #include "synapse/include/synapse_api.h"
@@ -8,17 +11,25 @@ using namespace hpu::emulator;  // NOLINT
 
 namespace {
 
-constexpr char kPciBusId[] = "0000:00:00.0";
-constexpr synModuleId kModuleId = 0;
-
-synStatus Acquire(synDeviceId* device, synDeviceType type) {
-  const synStatus status = Library::Get().AcquireDevice(type);
+synStatus Acquire(synDeviceId* device, synDeviceType type,
+                  std::optional<uint32_t> module = std::nullopt) {
+  const synStatus status = Library::Get().AcquireDevice(type, module);
   if (status == synSuccess) {
     *device = 0;
   } else if (status != synDeviceAlreadyAcquired) {
     *device = SYN_INVALID_DEVICE_ID;
   }
   return status;
+}
+
+// `body` is a synStatus(const std::vector<uint32_t>&) of the visible modules.
+template <typename Body>
+synStatus ModulesCall(Body&& body) {
+  return Call([&]() -> synStatus {
+    const absl::StatusOr<std::vector<uint32_t>> modules = VisibleModules();
+    if (!modules.ok()) return Fail(synInvalidArgument, modules.status().message());
+    return body(*modules);
+  });
 }
 
 synStatus CopyName(const char* text, char* buffer, int length) {
@@ -114,48 +125,50 @@ void FillInfo(Device& device, Info* info) {
 }  // namespace
 
 synStatus synDeviceGetCount(uint32_t* count) {
-  return Call([&]() -> synStatus {
+  return ModulesCall([&](const std::vector<uint32_t>& modules) -> synStatus {
     SYN_REQUIRE_ARGUMENT(count != nullptr);
-    *count = 1;
+    *count = static_cast<uint32_t>(modules.size());
     return synSuccess;
   });
 }
 
 synStatus synDeviceGetCountByDeviceType(uint32_t* count, synDeviceType type) {
-  return Call([&]() -> synStatus {
+  return ModulesCall([&](const std::vector<uint32_t>& modules) -> synStatus {
     SYN_REQUIRE_ARGUMENT(count != nullptr);
-    *count = type == Library::Get().emulated().type ? 1 : 0;
+    *count = type == Library::Get().emulated().type ? static_cast<uint32_t>(modules.size()) : 0;
     return synSuccess;
   });
 }
 
 synStatus synDeviceCount(uint32_t count[synDeviceTypeSize]) {
-  return Call([&]() -> synStatus {
+  return ModulesCall([&](const std::vector<uint32_t>& modules) -> synStatus {
     SYN_REQUIRE_ARGUMENT(count != nullptr);
     std::fill(count, count + synDeviceTypeSize, 0);
-    count[Library::Get().emulated().type] = 1;
+    count[Library::Get().emulated().type] = static_cast<uint32_t>(modules.size());
     return synSuccess;
   });
 }
 
+// `size` comes with the room of `ids` and leaves with the number of modules written.
 synStatus synDeviceGetModuleIDs(uint32_t* ids, uint32_t* size) {
-  return Call([&]() -> synStatus {
+  return ModulesCall([&](const std::vector<uint32_t>& modules) -> synStatus {
     SYN_REQUIRE_ARGUMENT(ids != nullptr && size != nullptr && *size > 0);
-    ids[0] = kModuleId;
-    *size = 1;
+    *size = std::min(*size, static_cast<uint32_t>(modules.size()));
+    std::copy_n(modules.begin(), *size, ids);
     return synSuccess;
   });
 }
 
 synStatus synDeviceAcquire(synDeviceId* device, const char* pci_bus) {
-  return Call([&]() -> synStatus {
+  return ModulesCall([&](const std::vector<uint32_t>& modules) -> synStatus {
     SYN_REQUIRE_ARGUMENT(device != nullptr);
-    if (pci_bus != nullptr && *pci_bus != '\0' && std::strcmp(pci_bus, kPciBusId) != 0) {
-      *device = SYN_INVALID_DEVICE_ID;
-      return Fail(synNoDeviceFound, "no device on bus ", pci_bus, "; the emulated one is on ",
-                  kPciBusId);
+    if (pci_bus == nullptr || *pci_bus == '\0') return Acquire(device, synDeviceTypeInvalid);
+    for (const uint32_t module : modules) {
+      if (BusOf(module) == pci_bus) return Acquire(device, synDeviceTypeInvalid, module);
     }
-    return Acquire(device, synDeviceTypeInvalid);
+    *device = SYN_INVALID_DEVICE_ID;
+    return Fail(synNoDeviceFound, "no device on bus ", pci_bus, "; the first emulated one is on ",
+                BusOf(modules.empty() ? 0 : modules.front()));
   });
 }
 
@@ -169,12 +182,7 @@ synStatus synDeviceAcquireByDeviceType(synDeviceId* device, synDeviceType type) 
 synStatus synDeviceAcquireByModuleId(synDeviceId* device, synModuleId module) {
   return Call([&]() -> synStatus {
     SYN_REQUIRE_ARGUMENT(device != nullptr);
-    if (module != kModuleId) {
-      *device = SYN_INVALID_DEVICE_ID;
-      return Fail(synNoDeviceFound, "no device in module ", module, "; the emulated one is in ",
-                  kModuleId);
-    }
-    return Acquire(device, synDeviceTypeInvalid);
+    return Acquire(device, synDeviceTypeInvalid, module);
   });
 }
 
@@ -200,7 +208,8 @@ synStatus synDeviceGetName(char* buffer, int length, synDeviceId) {
 }
 
 synStatus synDeviceGetPCIBusId(char* buffer, int length, synDeviceId) {
-  return DeviceCall([&](Device&) { return CopyName(kPciBusId, buffer, length); });
+  return DeviceCall(
+      [&](Device& device) { return CopyName(BusOf(device.module().module()).c_str(), buffer, length); });
 }
 
 synStatus synDeviceGetInfo(synDeviceId, synDeviceInfo* info) {
@@ -230,7 +239,9 @@ synStatus synDeviceGetAttribute(uint64_t* values, const synDeviceAttribute* attr
 synStatus synDeviceGetAttributeByModuleId(uint64_t* values, const synDeviceAttribute* attributes,
                                           unsigned count, synModuleId module) {
   return DeviceCall([&](Device& device) -> synStatus {
-    if (module != kModuleId) return Fail(synInvalidArgument, "no device in module ", module);
+    if (module != device.module().module()) {
+      return Fail(synInvalidArgument, "this process has no device in module ", module);
+    }
     return GetAttributes(values, attributes, count, device.properties(), &device);
   });
 }

@@ -1,14 +1,14 @@
-// Collectives (reference 5.3). The emulated device is one rank: a communicator of one rank works,
-// larger ones are refused with hcclUnsupported and a message.
-#include "synapse/include/hccl_api.h"
-
-#include <unistd.h>
-
+// Collectives (reference 5.3).
 #include <cstring>
+#include <mutex>
+#include <vector>
 
 #include "emulator/api/entry.h"
-#include "emulator/base/clock.h"
-#include "synapse/include/synapse_api.h"
+#include "emulator/collectives/collective_work.h"
+#include "emulator/collectives/communicator.h"
+#include "emulator/collectives/reduction.h"
+#include "emulator/collectives/rendezvous.h"
+#include "synapse/include/hccl.h"
 
 using namespace hpu::emulator;  // NOLINT
 
@@ -16,7 +16,6 @@ namespace {
 
 constexpr int kHcclVersion = 2604;
 
-struct Communicator {};
 using Communicators = HandleTable<Communicator, hcclComm_t>;
 
 Communicators& AllCommunicators() {
@@ -36,78 +35,223 @@ hcclResult_t ResultOf(synStatus status) {
       return hcclUnsupported;
     case synOutOfHostMemory:
       return hcclOutOfMemory;
+    case synTimeout:
+    case synFailHccl:
+      return hcclSystemError;
+    case synResourceBadUsage:
+      return hcclInvalidUsage;
     default:
       return hcclUnhandledSynapseError;
   }
 }
 
+synStatus HcclStatus(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      return Fail(synInvalidArgument, status.message());
+    case absl::StatusCode::kDeadlineExceeded:
+      return Fail(synTimeout, status.message());
+    case absl::StatusCode::kUnimplemented:
+      return Fail(synUnsupported, status.message());
+    case absl::StatusCode::kResourceExhausted:
+      return Fail(synOutOfHostMemory, status.message());
+    default:
+      return Fail(synFailHccl, status.message());
+  }
+}
+
+// `body` is a synStatus(const std::shared_ptr<Communicator>&).
 template <typename Body>
 hcclResult_t CommunicatorCall(hcclComm_t handle, Body&& body) {
   return ResultOf(Call([&]() -> synStatus {
-    if (AllCommunicators().Find(handle) == nullptr) {
-      return Fail(synInvalidArgument, "this is not a communicator");
-    }
-    return body();
+    const std::shared_ptr<Communicator> communicator = AllCommunicators().Find(handle);
+    if (communicator == nullptr) return Fail(synInvalidArgument, "this is not a communicator");
+    return body(communicator);
   }));
 }
 
-uint64_t ElementBytes(hcclDataType_t type) {
-  switch (type) {
-    case hcclInt8:
-    case hcclUint8:
-      return 1;
-    case hcclFloat16:
-    case hcclBfloat16:
-      return 2;
-    case hcclInt32:
-    case hcclUint32:
-    case hcclFloat32:
-      return 4;
-    case hcclInt64:
-    case hcclUint64:
-    case hcclFloat64:
-      return 8;
+// Sends and receives of the calling thread between hcclGroupStart and hcclGroupEnd.
+struct GroupedCall {
+  hcclComm_t communicator = nullptr;
+  synStreamHandle stream = nullptr;
+  CollectiveCall call;
+};
+struct Group {
+  int depth = 0;
+  std::vector<GroupedCall> calls;
+};
+Group& ThreadGroup() {
+  thread_local Group group;
+  return group;
+}
+
+synStatus CheckBuffer(Device& device, const char* what, uint64_t address, uint64_t bytes) {
+  if (bytes == 0 || device.memory().Contains(address, bytes)) return synSuccess;
+  return Fail(synInvalidArgument, "the ", what, " buffer of ", bytes, " bytes at ", address,
+              " does not lie in allocated device memory");
+}
+
+// The order in which calls take their places must be that in which they are queued.
+std::mutex queue_mutex;
+
+synStatus Queue(Device& device, const std::shared_ptr<Communicator>& communicator,
+                synStreamHandle stream_handle, std::vector<CollectiveCall> calls) {
+  const std::shared_ptr<Stream> stream = device.streams().Find(stream_handle);
+  if (stream == nullptr) return Fail(synInvalidArgument, "this is not a stream of the device");
+  for (const CollectiveCall& call : calls) {
+    const BufferBytes bytes = BytesOf(call, communicator->size(), communicator->rank());
+    SYN_RETURN_IF_FAILED(CheckBuffer(device, "send", call.send, bytes.send));
+    SYN_RETURN_IF_FAILED(CheckBuffer(device, "receive", call.receive, bytes.receive));
   }
-  return 0;
+  if (communicator->failed()) return Fail(synFailHccl, communicator->reason());
+  Profiler& profiler = Library::Get().profiler();
+  const WorkOrigin origin = profiler.Origin(StreamNumber(stream_handle));
+  std::lock_guard lock(queue_mutex);
+  stream->Enqueue(std::make_unique<CollectiveWork>(communicator, std::move(calls),
+                                                   &device.executor().packs(), &profiler, origin));
+  return synSuccess;
 }
 
-// With one rank every collective is a copy.
-hcclResult_t Copy(const void* send, void* receive, size_t count, hcclDataType_t type,
-                  hcclComm_t comm, synStreamHandle stream) {
-  const hcclResult_t known = CommunicatorCall(comm, [&]() -> synStatus {
-    SYN_REQUIRE_ARGUMENT(ElementBytes(type) != 0 && count <= ~uint64_t{0} / 8);
-    return synSuccess;
+synStatus CheckCall(const Communicator& communicator, const CallDescription& call) {
+  const auto refuse = [&](const auto&... parts) {
+    return Fail(synInvalidArgument, NameOf(call.kind), ": ", parts...);
+  };
+  const uint64_t width = ElementBytes(call.type);
+  if (width == 0) return refuse("there is no data ", NameOf(call.type));
+  const auto size = static_cast<uint64_t>(communicator.size());
+  if (call.count > ~uint64_t{0} / 8 / size)
+    return refuse("the count ", call.count, " is too large");
+  const bool reduces = call.kind == CollectiveKind::kAllReduce ||
+                       call.kind == CollectiveKind::kReduce ||
+                       call.kind == CollectiveKind::kReduceScatter;
+  if (reduces && !IsReduction(call.reduction))
+    return refuse("there is no ", NameOf(call.reduction));
+  if (call.root >= communicator.size()) {
+    return refuse("the root ", call.root, " is none of ", size, " ranks");
+  }
+  if (call.kind == CollectiveKind::kAllToAll && call.count % size != 0) {
+    return refuse("the count ", call.count, " cannot be divided among ", size, " ranks");
+  }
+  return synSuccess;
+}
+
+// Queues one collective.
+hcclResult_t QueueCollective(const CallDescription& description, const void* send, void* receive,
+                             hcclComm_t comm, synStreamHandle stream) {
+  return CommunicatorCall(comm, [&](const std::shared_ptr<Communicator>& communicator) {
+    return DeviceCall([&](Device& device) -> synStatus {
+      SYN_RETURN_IF_FAILED(CheckCall(*communicator, description));
+      if (description.kind == CollectiveKind::kAllToAll && send == receive &&
+          communicator->size() > 1) {
+        return Fail(synInvalidArgument, "all_to_all: the buffers must not be the same");
+      }
+      const CollectiveCall call{description, reinterpret_cast<uint64_t>(send),
+                                reinterpret_cast<uint64_t>(receive)};
+      return Queue(device, communicator, stream, {call});
+    });
   });
-  if (known != hcclSuccess || send == receive) return known;
-  return ResultOf(synMemCopyAsync(stream, reinterpret_cast<uint64_t>(send),
-                                  count * ElementBytes(type), reinterpret_cast<uint64_t>(receive),
-                                  DRAM_TO_DRAM));
 }
 
-hcclResult_t NoPeer(hcclComm_t comm) {
-  return CommunicatorCall(comm, [] {
-    return Fail(synUnsupported, "the emulated device has no peers to exchange data with");
+hcclResult_t QueuePointToPoint(const void* send, void* receive, size_t count, hcclDataType_t type,
+                               int peer, hcclComm_t comm, synStreamHandle stream) {
+  return CommunicatorCall(comm, [&](const std::shared_ptr<Communicator>& communicator) {
+    return DeviceCall([&](Device& device) -> synStatus {
+      const CallDescription description{.kind = CollectiveKind::kPointToPoint,
+                                        .type = type,
+                                        .reduction = hcclOpNone,
+                                        .root = -1,
+                                        .count = count};
+      SYN_RETURN_IF_FAILED(CheckCall(*communicator, description));
+      if (peer < 0 || peer >= communicator->size()) {
+        return Fail(synInvalidArgument, "the peer ", peer, " is none of ", communicator->size(),
+                    " ranks");
+      }
+      CollectiveCall call{description, reinterpret_cast<uint64_t>(send),
+                          reinterpret_cast<uint64_t>(receive), peer};
+      Group& group = ThreadGroup();
+      if (group.depth > 0) {
+        group.calls.push_back({comm, stream, call});
+        return synSuccess;
+      }
+      if (peer == communicator->rank()) {
+        return Fail(synResourceBadUsage,
+                    "a rank sends to itself and receives from itself within hcclGroupStart and "
+                    "hcclGroupEnd only");
+      }
+      if (count == 0) return synSuccess;
+      return Queue(device, communicator, stream, {call});
+    });
   });
 }
 
-hcclResult_t Create(hcclComm_t* comm, int num_ranks, int rank) {
-  return ResultOf(Call([&]() -> synStatus {
-    SYN_REQUIRE_ARGUMENT(comm != nullptr && num_ranks > 0 && rank >= 0 && rank < num_ranks);
-    *comm = nullptr;
-    if (num_ranks > 1) {
-      return Fail(synUnsupported, "the emulated device forms communicators of one rank only, not ",
-                  num_ranks);
+// Sends of a rank to itself become copies: the first send goes to the first receive, and so on.
+synStatus QueueOwn(const Communicator& communicator, synStreamHandle stream,
+                   std::vector<CollectiveCall>* calls) {
+  std::vector<CollectiveCall> sends, receives, others;
+  for (const CollectiveCall& call : *calls) {
+    auto& list = call.peer != communicator.rank() ? others : call.send != 0 ? sends : receives;
+    if (call.description.count != 0) list.push_back(call);
+  }
+  if (sends.size() != receives.size()) {
+    return Fail(synResourceBadUsage, "rank ", communicator.rank(), " sends ", sends.size(),
+                " buffers to itself and receives ", receives.size());
+  }
+  for (size_t i = 0; i < sends.size(); ++i) {
+    if (sends[i].description != receives[i].description) {
+      return Fail(synInvalidArgument, "rank ", communicator.rank(), " sends itself ",
+                  Describe(sends[i].description), " and receives ",
+                  Describe(receives[i].description));
     }
-    *comm = AllCommunicators().Insert(std::make_shared<Communicator>());
-    return synSuccess;
-  }));
+    SYN_RETURN_IF_FAILED(synMemCopyAsync(
+        stream, sends[i].send, sends[i].description.count * ElementBytes(sends[i].description.type),
+        receives[i].receive, DRAM_TO_DRAM));
+  }
+  *calls = std::move(others);
+  return synSuccess;
 }
 
-hcclResult_t Remove(hcclComm_t comm) {
-  return CommunicatorCall(comm, [&] {
-    AllCommunicators().Remove(comm);
-    return synSuccess;
-  });
+// Queues what the thread's group has collected, all of one communicator and stream as one work.
+synStatus QueueGroup(Device& device, std::vector<GroupedCall> grouped) {
+  while (!grouped.empty()) {
+    const GroupedCall first = grouped.front();
+    std::vector<CollectiveCall> calls;
+    std::erase_if(grouped, [&](const GroupedCall& each) {
+      if (each.communicator != first.communicator || each.stream != first.stream) return false;
+      calls.push_back(each.call);
+      return true;
+    });
+    const std::shared_ptr<Communicator> communicator = AllCommunicators().Find(first.communicator);
+    if (communicator == nullptr) return Fail(synInvalidArgument, "this is not a communicator");
+    SYN_RETURN_IF_FAILED(QueueOwn(*communicator, first.stream, &calls));
+    if (calls.empty()) continue;
+    SYN_RETURN_IF_FAILED(Queue(device, communicator, first.stream, std::move(calls)));
+  }
+  return synSuccess;
+}
+
+std::string Setting(const char* key) { return Library::Get().configuration().Text(key); }
+
+synStatus Create(hcclComm_t* comm, int num_ranks, const hcclUniqueId& id, int rank) {
+  SYN_REQUIRE_ARGUMENT(comm != nullptr);
+  *comm = nullptr;
+  if (num_ranks < 1 || rank < 0 || rank >= num_ranks) {
+    return Fail(synInvalidArgument, "there is no rank ", rank, " among ", num_ranks, " ranks");
+  }
+  Configuration& configuration = Library::Get().configuration();
+  const CommunicatorOptions options{
+      .fixed_address = Setting("HCCL_COMM_ID"),
+      .join_seconds = configuration.Number("EMULATOR_HCCL_JOIN_SECONDS"),
+      .silence_seconds = configuration.Number("EMULATOR_HCCL_SILENCE_SECONDS")};
+  absl::StatusOr<std::shared_ptr<Communicator>> made =
+      Communicator::Create(id, num_ranks, rank, options);
+  if (!made.ok()) return HcclStatus(made.status());
+  *comm = AllCommunicators().Insert(std::move(made).value());
+  return synSuccess;
+}
+
+CallDescription Collective(CollectiveKind kind, hcclDataType_t type, size_t count,
+                           hcclRedOp_t reduction = hcclOpNone, int root = -1) {
+  return {.kind = kind, .type = type, .reduction = reduction, .root = root, .count = count};
 }
 
 }  // namespace
@@ -121,24 +265,37 @@ hcclResult_t hcclGetVersion(int* version) {
 hcclResult_t hcclGetUniqueId(hcclUniqueId* unique_id) {
   return ResultOf(Call([&]() -> synStatus {
     SYN_REQUIRE_ARGUMENT(unique_id != nullptr);
-    std::memset(unique_id, 0, sizeof(*unique_id));
-    const uint64_t parts[] = {static_cast<uint64_t>(getpid()), NowNanoseconds()};
-    std::memcpy(unique_id->internal, parts, sizeof(parts));
-    unique_id->length = sizeof(parts);
+    const absl::StatusOr<hcclUniqueId> made =
+        MakeUniqueId(Setting("HCCL_SOCKET_IFNAME"), Setting("HCCL_COMM_ID"));
+    if (!made.ok()) return HcclStatus(made.status());
+    *unique_id = *made;
     return synSuccess;
   }));
 }
 
-hcclResult_t hcclCommInitRank(hcclComm_t* comm, int num_ranks, hcclUniqueId /*id*/, int rank) {
-  return Create(comm, num_ranks, rank);
+hcclResult_t hcclCommInitRank(hcclComm_t* comm, int num_ranks, hcclUniqueId id, int rank) {
+  return ResultOf(Call([&] { return Create(comm, num_ranks, id, rank); }));
 }
 
 hcclResult_t hcclCommInitAll(hcclComm_t* /*comm*/, int /*num_devices*/, const int* /*devices*/) {
   return hcclInvalidUsage;  // a process has only one device
 }
 
-hcclResult_t hcclCommDestroy(hcclComm_t comm) { return Remove(comm); }
-hcclResult_t hcclCommAbort(hcclComm_t comm) { return Remove(comm); }
+hcclResult_t hcclCommDestroy(hcclComm_t comm) {
+  return CommunicatorCall(comm, [&](const std::shared_ptr<Communicator>&) {
+    AllCommunicators().Remove(comm);  // queued work keeps it until it has run
+    return synSuccess;
+  });
+}
+
+hcclResult_t hcclCommAbort(hcclComm_t comm) {
+  return CommunicatorCall(comm, [&](const std::shared_ptr<Communicator>& communicator) {
+    communicator->Fail("rank " + std::to_string(communicator->rank()) +
+                       " has aborted the communicator");
+    AllCommunicators().Remove(comm);
+    return synSuccess;
+  });
+}
 
 const char* hcclGetErrorString(hcclResult_t result) {
   switch (result) {
@@ -183,25 +340,26 @@ const char* hcclGetErrorString(hcclResult_t result) {
 }
 
 hcclResult_t hcclCommGetAsyncError(hcclComm_t comm, hcclResult_t* error) {
-  return CommunicatorCall(comm, [&]() -> synStatus {
+  return CommunicatorCall(comm, [&](const std::shared_ptr<Communicator>& communicator) {
     SYN_REQUIRE_ARGUMENT(error != nullptr);
-    *error = hcclSuccess;
+    *error =
+        communicator->failed() ? ResultOf(Fail(synFailHccl, communicator->reason())) : hcclSuccess;
     return synSuccess;
   });
 }
 
 hcclResult_t hcclCommCount(hcclComm_t comm, int* count) {
-  return CommunicatorCall(comm, [&]() -> synStatus {
+  return CommunicatorCall(comm, [&](const std::shared_ptr<Communicator>& communicator) {
     SYN_REQUIRE_ARGUMENT(count != nullptr);
-    *count = 1;
+    *count = communicator->size();
     return synSuccess;
   });
 }
 
 hcclResult_t hcclCommUserRank(hcclComm_t comm, int* rank) {
-  return CommunicatorCall(comm, [&]() -> synStatus {
+  return CommunicatorCall(comm, [&](const std::shared_ptr<Communicator>& communicator) {
     SYN_REQUIRE_ARGUMENT(rank != nullptr);
-    *rank = 0;
+    *rank = communicator->rank();
     return synSuccess;
   });
 }
@@ -212,45 +370,66 @@ int hcclLookupDMABuff(uint64_t /*address*/, uint64_t /*size*/, int* fd) {
 }
 
 hcclResult_t hcclReduce(const void* send, void* receive, size_t count, hcclDataType_t type,
-                        hcclRedOp_t /*op*/, int root, hcclComm_t comm, synStreamHandle stream) {
-  return root == 0 ? Copy(send, receive, count, type, comm, stream) : hcclInvalidArgument;
+                        hcclRedOp_t op, int root, hcclComm_t comm, synStreamHandle stream) {
+  if (root < 0) return hcclInvalidArgument;
+  return QueueCollective(Collective(CollectiveKind::kReduce, type, count, op, root), send, receive,
+                         comm, stream);
 }
 
 hcclResult_t hcclBroadcast(const void* send, void* receive, size_t count, hcclDataType_t type,
                            int root, hcclComm_t comm, synStreamHandle stream) {
-  return root == 0 ? Copy(send, receive, count, type, comm, stream) : hcclInvalidArgument;
+  if (root < 0) return hcclInvalidArgument;
+  return QueueCollective(Collective(CollectiveKind::kBroadcast, type, count, hcclOpNone, root),
+                         send, receive, comm, stream);
 }
 
 hcclResult_t hcclAllReduce(const void* send, void* receive, size_t count, hcclDataType_t type,
-                           hcclRedOp_t /*op*/, hcclComm_t comm, synStreamHandle stream) {
-  return Copy(send, receive, count, type, comm, stream);
+                           hcclRedOp_t op, hcclComm_t comm, synStreamHandle stream) {
+  return QueueCollective(Collective(CollectiveKind::kAllReduce, type, count, op), send, receive,
+                         comm, stream);
 }
 
 hcclResult_t hcclReduceScatter(const void* send, void* receive, size_t receive_count,
-                               hcclDataType_t type, hcclRedOp_t /*op*/, hcclComm_t comm,
+                               hcclDataType_t type, hcclRedOp_t op, hcclComm_t comm,
                                synStreamHandle stream) {
-  return Copy(send, receive, receive_count, type, comm, stream);
+  return QueueCollective(Collective(CollectiveKind::kReduceScatter, type, receive_count, op), send,
+                         receive, comm, stream);
 }
 
 hcclResult_t hcclAllGather(const void* send, void* receive, size_t send_count, hcclDataType_t type,
                            hcclComm_t comm, synStreamHandle stream) {
-  return Copy(send, receive, send_count, type, comm, stream);
+  return QueueCollective(Collective(CollectiveKind::kAllGather, type, send_count), send, receive,
+                         comm, stream);
 }
 
 hcclResult_t hcclAlltoAll(const void* send, void* receive, size_t count, hcclDataType_t type,
                           hcclComm_t comm, synStreamHandle stream) {
-  return Copy(send, receive, count, type, comm, stream);
+  return QueueCollective(Collective(CollectiveKind::kAllToAll, type, count), send, receive, comm,
+                         stream);
 }
 
-hcclResult_t hcclSend(const void* /*send*/, size_t /*count*/, hcclDataType_t /*type*/, int /*peer*/,
-                      hcclComm_t comm, synStreamHandle /*stream*/) {
-  return NoPeer(comm);
+hcclResult_t hcclSend(const void* send, size_t count, hcclDataType_t type, int peer,
+                      hcclComm_t comm, synStreamHandle stream) {
+  return QueuePointToPoint(send, nullptr, count, type, peer, comm, stream);
 }
 
-hcclResult_t hcclRecv(void* /*receive*/, size_t /*count*/, hcclDataType_t /*type*/, int /*peer*/,
-                      hcclComm_t comm, synStreamHandle /*stream*/) {
-  return NoPeer(comm);
+hcclResult_t hcclRecv(void* receive, size_t count, hcclDataType_t type, int peer, hcclComm_t comm,
+                      synStreamHandle stream) {
+  return QueuePointToPoint(nullptr, receive, count, type, peer, comm, stream);
 }
 
-hcclResult_t hcclGroupStart() { return hcclSuccess; }
-hcclResult_t hcclGroupEnd() { return hcclSuccess; }
+hcclResult_t hcclGroupStart() {
+  ++ThreadGroup().depth;
+  return hcclSuccess;
+}
+
+hcclResult_t hcclGroupEnd() {
+  return ResultOf(DeviceCall([](Device& device) -> synStatus {
+    Group& group = ThreadGroup();
+    if (group.depth == 0) {
+      return Fail(synResourceBadUsage, "hcclGroupEnd without hcclGroupStart");
+    }
+    if (--group.depth > 0) return synSuccess;
+    return QueueGroup(device, std::exchange(group.calls, {}));
+  }));
+}

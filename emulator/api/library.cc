@@ -33,6 +33,8 @@ Library::Library() : configuration_(std::make_unique<Configuration>()) {
   pthread_atfork(nullptr, nullptr, [] {
     Library& library = Get();
     if (library.initialized()) library.forked_.store(true, std::memory_order_release);
+    // No other thread is left that could hold the lock or change the pointer.
+    if (library.device_ != nullptr) library.device_->module().Drop();
   });
 }
 
@@ -82,7 +84,7 @@ const DeviceProperties& Library::emulated() const {
   return *PropertiesByKey(configuration_->Text("HPU_EMULATOR_DEVICE"));
 }
 
-synStatus Library::AcquireDevice(synDeviceType type) {
+synStatus Library::AcquireDevice(synDeviceType type, std::optional<uint32_t> module) {
   std::lock_guard lock(state_mutex_);
   if (device() != nullptr) {
     return Fail(synDeviceAlreadyAcquired, "this process has acquired its device already");
@@ -93,14 +95,21 @@ synStatus Library::AcquireDevice(synDeviceType type) {
     return Fail(synNoDeviceFound, "no device of type ", type, ": this process emulates ",
                 properties.name, " (HPU_EMULATOR_DEVICE)");
   }
+  absl::StatusOr<ModuleClaim> claim = ModuleClaim::Claim(module);
+  if (!claim.ok()) {
+    const synStatus status = absl::IsInvalidArgument(claim.status()) ? synInvalidArgument
+                             : absl::IsNotFound(claim.status())      ? synNoDeviceFound
+                                                                     : synDeviceAlreadyAcquired;
+    return Fail(status, claim.status().message());
+  }
   const DeviceOptions options = {
       .pack_bytes = configuration_->Number("HPU_EMULATOR_PACK_BYTES"),
       .max_events = configuration_->Number("GCFG_NUM_OF_USER_STREAM_EVENTS"),
       .check_section_overlap = configuration_->Flag("CHECK_SECTION_OVERLAP"),
       .strict = strict(),
       .strict_seed = configuration_->Number("EMULATOR_STRICT_SEED")};
-  absl::StatusOr<std::shared_ptr<Device>> created =
-      Device::Create(properties, options, &counters_, &profiler_, &faults_);
+  absl::StatusOr<std::shared_ptr<Device>> created = Device::Create(
+      std::move(claim).value(), properties, options, &counters_, &profiler_, &faults_);
   if (!created.ok()) {
     const bool bad_setting = absl::IsInvalidArgument(created.status());
     return Fail(bad_setting ? synInvalidArgument : synOutOfHostMemory, created.status().message());

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <string>
 
@@ -39,8 +40,8 @@ class Library {
 
   // Returns null when no device is acquired.
   std::shared_ptr<Device> device() const;
-  // synDeviceTypeInvalid as `type` means any.
-  synStatus AcquireDevice(synDeviceType type);
+  // synDeviceTypeInvalid as `type` means any, and so does no `module`.
+  synStatus AcquireDevice(synDeviceType type, std::optional<uint32_t> module = std::nullopt);
   synStatus ReleaseDevice();
   // Returns the type that this process emulates (HPU_EMULATOR_DEVICE).
   const DeviceProperties& emulated() const;

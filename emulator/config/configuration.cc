@@ -38,6 +38,8 @@ Configuration::Configuration() {
   Define("CHECK_SECTION_OVERLAP", Kind::kFlag, true, "true");
   Define("GCFG_NUM_OF_USER_STREAM_EVENTS", Kind::kNumber, true, "10485760");
   Define("DETERMINISTIC_MODE", Kind::kFlag, true, "false");
+  Define("HCCL_COMM_ID", Kind::kText, false, "");        // host:port where rank 0 listens
+  Define("HCCL_SOCKET_IFNAME", Kind::kText, false, "");  // prefixes of interfaces
 
   Define("DUMP_PRE_GRAPHS", Kind::kText, false, "");
   Define("DUMP_POST_GRAPHS", Kind::kText, false, "");
@@ -69,6 +71,8 @@ Configuration::Configuration() {
   Define("EMULATOR_STRICT", Kind::kFlag, false, "false");     // the device behaves as a card does
   Define("EMULATOR_STRICT_SEED", Kind::kNumber, false, "0");  // of the delays between streams
   Define("EMULATOR_TRACE_FILE", Kind::kText, false, "");      // where synProfilerStop writes
+  Define("EMULATOR_HCCL_JOIN_SECONDS", Kind::kNumber, false, "300");    // the wait for all ranks
+  Define("EMULATOR_HCCL_SILENCE_SECONDS", Kind::kNumber, false, "30");  // until a rank is gone
   Define("HPU_EMULATOR_DEVICE", Kind::kText, false, "gaudi2");
   Define("HPU_EMULATOR_FAULTS", Kind::kText, false, "");
   Define("HPU_EMULATOR_PACK_BYTES", Kind::kNumber, false, "0");  // 0 = half of the device's DRAM
@@ -121,8 +125,10 @@ absl::Status Configuration::Set(const std::string& key, const std::string& value
 absl::StatusOr<std::string> Configuration::Get(const std::string& key) const {
   std::lock_guard lock(mutex_);
   const auto found = settings_.find(key);
-  if (found == settings_.end()) return NotFound("no configuration key is named ", key);
-  return found->second.value;
+  if (found != settings_.end()) return found->second.value;
+  if (!IsCollectiveKey(key)) return NotFound("no configuration key is named ", key);
+  const char* text = std::getenv(key.c_str());
+  return std::string(text != nullptr ? text : "");
 }
 
 std::string Configuration::Text(const std::string& key) const {

@@ -2,21 +2,23 @@
 
 namespace hpu::emulator {
 
-absl::StatusOr<std::shared_ptr<Device>> Device::Create(const DeviceProperties& properties,
+absl::StatusOr<std::shared_ptr<Device>> Device::Create(ModuleClaim module,
+                                                       const DeviceProperties& properties,
                                                        const DeviceOptions& options,
                                                        Counters* counters, Profiler* profiler,
                                                        FaultInjector* faults) {
   ASSIGN_OR_RETURN(const uint64_t bytes, DramBytes(properties.dram_bytes));
   ASSIGN_OR_RETURN(std::unique_ptr<DeviceMemory> memory,
                    DeviceMemory::Create(bytes, options.strict));
-  return std::shared_ptr<Device>(
-      new Device(properties, options, std::move(memory), counters, profiler, faults));
+  return std::shared_ptr<Device>(new Device(std::move(module), properties, options,
+                                            std::move(memory), counters, profiler, faults));
 }
 
-Device::Device(const DeviceProperties& properties, const DeviceOptions& options,
+Device::Device(ModuleClaim module, const DeviceProperties& properties, const DeviceOptions& options,
                std::unique_ptr<DeviceMemory> memory, Counters* counters, Profiler* profiler,
                FaultInjector* faults)
-    : properties_(properties),
+    : module_(std::move(module)),
+      properties_(properties),
       options_(options),
       memory_(std::move(memory)),
       usage_(memory_->total_bytes()),

@@ -8,6 +8,7 @@
 
 #include "emulator/base/handle_table.h"
 #include "emulator/base/usage.h"
+#include "emulator/device/module_claim.h"
 #include "emulator/device/properties.h"
 #include "emulator/memory/device_memory.h"
 #include "emulator/memory/host_mappings.h"
@@ -33,13 +34,15 @@ struct DeviceOptions {
 
 class Device {
  public:
-  static absl::StatusOr<std::shared_ptr<Device>> Create(const DeviceProperties& properties,
+  static absl::StatusOr<std::shared_ptr<Device>> Create(ModuleClaim module,
+                                                        const DeviceProperties& properties,
                                                         const DeviceOptions& options,
                                                         Counters* counters, Profiler* profiler,
                                                         FaultInjector* faults);
   // Finishes queued work.
   ~Device();
 
+  ModuleClaim& module() { return module_; }
   const DeviceProperties& properties() const { return properties_; }
   DeviceMemory& memory() { return *memory_; }
   HostMappings& mappings() { return mappings_; }
@@ -69,10 +72,11 @@ class Device {
   static constexpr uint32_t kQueues = 4;
 
  private:
-  Device(const DeviceProperties& properties, const DeviceOptions& options,
+  Device(ModuleClaim module, const DeviceProperties& properties, const DeviceOptions& options,
          std::unique_ptr<DeviceMemory> memory, Counters* counters, Profiler* profiler,
          FaultInjector* faults);
 
+  ModuleClaim module_;
   const DeviceProperties& properties_;
   const DeviceOptions options_;
   const std::unique_ptr<DeviceMemory> memory_;

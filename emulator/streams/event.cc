@@ -1,6 +1,7 @@
 #include "emulator/streams/event.h"
 
 #include "emulator/base/clock.h"
+#include "emulator/base/status.h"
 
 namespace hpu::emulator {
 
@@ -37,6 +38,14 @@ void Event::set_mapping(Mapping mapping) {
 std::optional<Event::Mapping> Event::TakeMapping() {
   std::lock_guard lock(mutex_);
   return std::exchange(mapping_, std::nullopt);
+}
+
+synStatus WaitWork::Run() {
+  capture_.Wait();
+  if (capture_.progress == nullptr || capture_.progress->failure() != synFailHccl) {
+    return synSuccess;
+  }
+  return FailWith(synFailHccl, capture_.progress->reason());
 }
 
 synStatus StampWork::Run() {

@@ -53,14 +53,12 @@ class Event {
   std::optional<Mapping> mapping_;
 };
 
-// A stream that waits for an event queues this.
+// A stream that waits for an event queues this. If a collective failed before the event, the
+// waiting stream fails, too: what it would go on with has never arrived.
 class WaitWork : public Work {
  public:
   explicit WaitWork(Capture capture) : capture_(std::move(capture)) {}
-  synStatus Run() override {
-    capture_.Wait();
-    return synSuccess;
-  }
+  synStatus Run() override;
 
  private:
   const Capture capture_;

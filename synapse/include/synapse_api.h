@@ -9,7 +9,7 @@
 // calls may come from any thread, but one graph must not be changed by two threads at once.
 #pragma once
 
-#include "synapse/include/synapse_api_types.h"
+#include "synapse_api_types.h"
 
 #ifdef __cplusplus
 extern "C" {

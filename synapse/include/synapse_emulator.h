@@ -3,7 +3,7 @@
 // function means that the capability is missing, and is never an error. Plain C.
 #pragma once
 
-#include "synapse/include/synapse_api_types.h"
+#include "synapse_api_types.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -3,8 +3,8 @@
 // synapse_kernel_params.h. uint8_t fields are booleans unless said otherwise; axes are FCD-first.
 #pragma once
 
-#include "synapse/include/synapse_api_types.h"
-#include "synapse/include/synapse_kernel_params.h"
+#include "synapse_api_types.h"
+#include "synapse_kernel_params.h"
 
 // gemm, batch_gemm and their gradients.
 typedef struct synGEMMParams {

@@ -15,6 +15,9 @@ HERE = Path(__file__).parent
 EXAMPLE = HERE.parents[1] / "examples" / "cluster"
 sys.path[:0] = [str(HERE), str(HERE.parent / "python"), str(EXAMPLE)]
 
+# Many processes of tests hold emulated devices at the same time.
+os.environ.setdefault("HPU_EMULATOR_MODULES", "1024")
+
 import network  # noqa: E402
 from cluster import CLIENT, FAKE_SERVER, Cluster  # noqa: E402
 from engine import ENGINES  # noqa: E402

@@ -42,6 +42,8 @@ def pytest_configure(config: pytest.Config) -> None:
     before any test module is imported, because torch.compile starts the daemon."""
     folder = tempfile.TemporaryDirectory(prefix="hpu-test-", ignore_cleanup_errors=True)
     os.environ["HPU_CACHE_DIR"] = folder.name
+    # Many processes of tests hold emulated devices at the same time.
+    os.environ.setdefault("HPU_EMULATOR_MODULES", "1024")
     config.add_cleanup(folder.cleanup)
     config.add_cleanup(lambda: stop_daemon(Path(folder.name)))
 

@@ -1,5 +1,5 @@
 // The headers must be C11 too; compiling this file checks their layout assertions.
-#include "synapse/include/hccl_api.h"
+#include "synapse/include/hccl.h"
 #include "synapse/include/synapse_api.h"
 #include "synapse/include/synapse_emulator.h"
 #include "synapse/include/synapse_node_params.h"

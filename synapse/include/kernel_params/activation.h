@@ -1,7 +1,7 @@
 // Parameter structs of nodes for activations; rules in synapse_kernel_params.h.
 #pragma once
 
-#include "synapse/include/kernel_params/modes.h"
+#include "modes.h"
 
 typedef struct {
   ns_Fint threshold;

@@ -1,8 +1,8 @@
 // Parameter structs of nodes for matrix and attention; rules in synapse_kernel_params.h.
 #pragma once
 
-#include "synapse/include/kernel_params/modes.h"
-#include "synapse/include/kernel_params/random.h"
+#include "modes.h"
+#include "random.h"
 
 typedef struct {
   float alpha;

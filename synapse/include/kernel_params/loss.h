@@ -1,7 +1,7 @@
 // Parameter structs of nodes for losses; rules in synapse_kernel_params.h.
 #pragma once
 
-#include "synapse/include/kernel_params/modes.h"
+#include "modes.h"
 
 typedef struct {
   int32_t mode;  // ns_LossMode

@@ -1,7 +1,7 @@
 // Mode numbers and the union shared by kernel parameter structs (synapse_kernel_params.h).
 #pragma once
 
-#include "synapse/include/synapse_api_types.h"
+#include "../synapse_api_types.h"
 
 // A 4-byte value read as float by kernels of float types and as integer by the others.
 typedef union ns_Fint {

@@ -1,7 +1,7 @@
 // Parameter structs of nodes for random; rules in synapse_kernel_params.h.
 #pragma once
 
-#include "synapse/include/kernel_params/modes.h"
+#include "modes.h"
 
 typedef struct {
   float ratio;

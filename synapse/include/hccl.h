@@ -2,7 +2,7 @@
 // device addresses cast to pointers; calls are queued on the stream.
 #pragma once
 
-#include "synapse/include/synapse_api_types.h"
+#include "synapse_api_types.h"
 
 #define HCCL_UNIQUE_ID_MAX_BYTES 1024
 

@@ -1,0 +1,166 @@
+#include "emulator/collectives/communicator.h"
+
+#include <sys/stat.h>
+
+#include <cstring>
+#include <fstream>
+#include <utility>
+
+namespace hpu::emulator {
+namespace {
+
+// Ranks with equal values can try to open each other's memory files. Network namespaces count as
+// hosts of their own, as they do for everything else that meets over the network.
+std::string HostName() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  std::getline(file, boot);
+  struct stat network{};
+  if (stat("/proc/self/ns/net", &network) == 0) boot += " " + std::to_string(network.st_ino);
+  return boot;
+}
+
+std::string Pack(const SharedMemoryAddress& address) {
+  return std::string(reinterpret_cast<const char*>(&address), sizeof(address)) + HostName();
+}
+
+}  // namespace
+
+Communicator::Communicator(int size, int rank, uint64_t silence_seconds)
+    : size_(size),
+      rank_(rank),
+      silence_seconds_(silence_seconds),
+      links_(static_cast<size_t>(size)),
+      last_{std::vector<uint64_t>(links_.size(), 0), std::vector<uint64_t>(links_.size(), 0)},
+      running_{std::vector<uint64_t>(links_.size(), 1), std::vector<uint64_t>(links_.size(), 1)},
+      gone_(links_.size()) {}
+
+Communicator::~Communicator() { membership_.reset(); }
+
+absl::StatusOr<std::shared_ptr<Communicator>> Communicator::Create(
+    const hcclUniqueId& id, int num_ranks, int rank, const CommunicatorOptions& options) {
+  std::shared_ptr<Communicator> made(new Communicator(num_ranks, rank, options.silence_seconds));
+  ASSIGN_OR_RETURN(made->memory_, SharedMemory::Create(num_ranks));
+  if (num_ranks == 1) return made;
+  const Deadline deadline =
+      std::chrono::steady_clock::now() + std::chrono::seconds(options.join_seconds);
+  ASSIGN_OR_RETURN(Star star, Join(id, options.fixed_address, num_ranks, rank, deadline));
+  RETURN_IF_ERROR(made->Connect(star, deadline));
+  Communicator* self = made.get();
+  made->membership_ = std::make_unique<Membership>(
+      std::move(star), num_ranks, rank, options.silence_seconds,
+      Membership::Events{.gone =
+                             [self](int peer, const std::string& reason) {
+                               if (peer < 0 || peer >= self->size_) return;
+                               {
+                                 std::lock_guard lock(self->state_mutex_);
+                                 std::string& why = self->gone_[static_cast<size_t>(peer)];
+                                 if (why.empty()) {
+                                   why = reason.empty() ? "rank " + std::to_string(peer) +
+                                                              " has destroyed the communicator"
+                                                        : reason;
+                                 }
+                               }
+                               self->memory_->Ring();
+                             },
+                         .failed = [self](const std::string& reason) { self->SetFailed(reason); }});
+  return made;
+}
+
+absl::Status Communicator::Connect(const Star& star, Deadline deadline) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                   Exchange(star, size_, rank_, Pack(memory_->address()), deadline));
+  std::vector<std::unique_ptr<SharedMemory>> peers(links_.size());
+  // By rank: '1' if its file is open here.
+  std::string reached(links_.size(), '0');
+  for (int peer = 0; peer < size_; ++peer) {
+    const auto index = static_cast<size_t>(peer);
+    if (peer == rank_ || all[index].size() < sizeof(SharedMemoryAddress)) continue;
+    if (all[index].substr(sizeof(SharedMemoryAddress)) != HostName()) continue;
+    SharedMemoryAddress address;
+    std::memcpy(&address, all[index].data(), sizeof(address));
+    absl::StatusOr<std::unique_ptr<SharedMemory>> opened = SharedMemory::Open(address, size_);
+    if (!opened.ok()) continue;
+    peers[index] = std::move(opened).value();
+    reached[index] = '1';
+  }
+  ASSIGN_OR_RETURN(const std::vector<std::string> reachable,
+                   Exchange(star, size_, rank_, reached, deadline));
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    const auto index = static_cast<size_t>(peer);
+    const bool is_mutual = reached[index] == '1' && reachable[index].size() == links_.size() &&
+                           reachable[index][static_cast<size_t>(rank_)] == '1';
+    if (!is_mutual) {
+      return Unimplemented("rank ", peer, " shares no memory with rank ", rank_,
+                           ": ranks on different hosts or in different containers");
+    }
+    links_[index] =
+        std::make_unique<SharedMemoryLink>(memory_.get(), std::move(peers[index]), rank_, peer);
+  }
+  return absl::OkStatus();
+}
+
+Communicator::Ticket Communicator::Queue(const Lanes& lanes) {
+  Ticket ticket{std::vector<uint64_t>(links_.size(), 0), std::vector<uint64_t>(links_.size(), 0)};
+  std::lock_guard lock(queue_mutex_);
+  for (size_t peer = 0; peer < links_.size(); ++peer) {
+    if (lanes.sends[peer]) ticket.sends[peer] = ++last_.sends[peer];
+    if (lanes.receives[peer]) ticket.receives[peer] = ++last_.receives[peer];
+  }
+  return ticket;
+}
+
+bool Communicator::IsTurn(const Ticket& ticket) const {
+  for (size_t peer = 0; peer < links_.size(); ++peer) {
+    if (ticket.sends[peer] != 0 && ticket.sends[peer] != running_.sends[peer]) return false;
+    if (ticket.receives[peer] != 0 && ticket.receives[peer] != running_.receives[peer]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void Communicator::Begin(const Ticket& ticket) {
+  std::unique_lock lock(queue_mutex_);
+  turn_.wait(lock, [&] { return IsTurn(ticket); });
+}
+
+void Communicator::End(const Ticket& ticket) {
+  {
+    std::lock_guard lock(queue_mutex_);
+    for (size_t peer = 0; peer < links_.size(); ++peer) {
+      if (ticket.sends[peer] != 0) ++running_.sends[peer];
+      if (ticket.receives[peer] != 0) ++running_.receives[peer];
+    }
+  }
+  turn_.notify_all();
+}
+
+void Communicator::SetFailed(const std::string& reason) {
+  {
+    std::lock_guard lock(state_mutex_);
+    if (failed()) return;
+    reason_ = reason;
+    failed_.store(true, std::memory_order_release);
+  }
+  memory_->Ring();
+}
+
+void Communicator::Fail(const std::string& reason) {
+  if (failed()) return;
+  SetFailed(reason);
+  if (membership_ != nullptr) membership_->Declare(reason);
+}
+
+std::string Communicator::reason() const {
+  std::lock_guard lock(state_mutex_);
+  return reason_;
+}
+
+std::string Communicator::WhyGone(int peer) const {
+  std::lock_guard lock(state_mutex_);
+  return gone_[static_cast<size_t>(peer)];
+}
+
+}  // namespace hpu::emulator
