@@ -248,14 +248,23 @@ TEST(CollectiveErrorTest, RanksThatCallOtherCollectivesGetBothNames) {
 TEST(CollectiveErrorTest, AKilledRankIsNamedAndTheOthersGoOn) {
   const std::vector<std::string> results = RunRanks(3, [](Rank& rank) {
     const hcclComm_t comm = rank.Join();
+    const hcclComm_t barrier = rank.Join();
     const uint64_t buffer = Put(rank, Values<float>(rank.rank(), 1 << 20));
-    if (rank.rank() == 1) raise(SIGKILL);
-    rank.Check(rank.api().hcclAllReduce(Pointer(buffer), Pointer(buffer), 1 << 20, hcclFloat32,
-                                        hcclSum, comm, rank.stream()),
-               "hcclAllReduce");
+    const uint64_t word = Put(rank, Values<float>(rank.rank(), 1));
     synStreamHandle second = nullptr;
     synEventHandle event = nullptr;
     rank.Check(rank.api().synStreamCreateGeneric(&second, 0, 0), "synStreamCreateGeneric");
+    if (rank.rank() != 1) {
+      rank.Check(rank.api().hcclAllReduce(Pointer(buffer), Pointer(buffer), 1 << 20, hcclFloat32,
+                                          hcclSum, comm, rank.stream()),
+                 "hcclAllReduce");
+    }
+    rank.Check(rank.api().hcclAllReduce(Pointer(word), Pointer(word), 1, hcclFloat32, hcclSum,
+                                        barrier, second),
+               "hcclAllReduce");
+    rank.Check(rank.api().synStreamSynchronize(second), "synStreamSynchronize");
+    // The others have queued the collective that this rank never joins.
+    if (rank.rank() == 1) raise(SIGKILL);
     rank.Check(rank.api().synEventCreate(&event, 0, 0), "synEventCreate");
     rank.Check(rank.api().synEventRecord(event, rank.stream()), "synEventRecord");
     rank.Check(rank.api().synStreamWaitEvent(second, event, 0), "synStreamWaitEvent");
