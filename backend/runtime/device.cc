@@ -13,6 +13,9 @@
 #include "synapse/device_kind.h"
 
 namespace hpu::runtime {
+namespace {
+constexpr uint32_t kPoolStreams = 8;
+}  // namespace
 
 Device& Device::Get() {
   static Device* device = new Device;  // outlives tensors that die late
@@ -62,9 +65,6 @@ absl::Status Device::EnsureLibraryLocked() {
   library_path_ = api->path;
   properties_.emulated = api->is_emulator();
   properties_.host_addressable = api->host_addressable();
-  if (num_threads_ > 0 && api->synEmulatorSetComputeThreads != nullptr) {
-    RETURN_IF_SYN_ERROR(*api, synEmulatorSetComputeThreads, static_cast<uint32_t>(num_threads_));
-  }
   api_ = api;
   BRIDGE_LOG(kDevice, kDebug,
              "library path=" << library_path_ << " emulated=" << properties_.emulated);
@@ -121,7 +121,7 @@ absl::Status Device::SetNumThreads(int count) {
   if (count < 1) return InvalidArgument("set_num_threads: ", count, " is not a positive number");
   std::lock_guard lock(mutex_);
   num_threads_ = count;
-  if (api_ == nullptr || api_->synEmulatorSetComputeThreads == nullptr) return absl::OkStatus();
+  if (!acquired() || api_->synEmulatorSetComputeThreads == nullptr) return absl::OkStatus();
   RETURN_IF_SYN_ERROR(*api_, synEmulatorSetComputeThreads, static_cast<uint32_t>(count));
   return absl::OkStatus();
 }
@@ -143,6 +143,9 @@ absl::Status Device::Acquire() {
 absl::Status Device::AcquireLocked() {
   RETURN_IF_ERROR(EnsureLibraryLocked());
   RETURN_IF_ERROR(TakeDevice());
+  if (num_threads_ > 0 && api_->synEmulatorSetComputeThreads != nullptr) {
+    RETURN_IF_SYN_ERROR(*api_, synEmulatorSetComputeThreads, static_cast<uint32_t>(num_threads_));
+  }
   char name[256] = "";
   RETURN_IF_SYN_ERROR(*api_, synDeviceGetName, name, sizeof(name), id_);
   RETURN_IF_SYN_ERROR(*api_, synDeviceGetInfo, id_, &properties_.info);
@@ -203,7 +206,16 @@ absl::StatusOr<Stream*> Device::GetStream(uint32_t id) {
   return stream;
 }
 
-uint32_t Device::NextStreamId() { return 1 + next_stream_.fetch_add(1) % (kMaxStreams - 1); }
+uint32_t Device::NextStreamId() { return 1 + next_stream_.fetch_add(1) % kPoolStreams; }
+
+std::optional<uint32_t> Device::TakeStream() {
+  for (uint32_t id = 1 + kPoolStreams; id < kMaxStreams; ++id) {
+    if (!taken_streams_[id].exchange(true)) return id;
+  }
+  return std::nullopt;
+}
+
+void Device::GiveBackStream(uint32_t id) { taken_streams_[id].store(false); }
 
 absl::Status Device::Synchronize() {
   QueueRecorded(nullptr);

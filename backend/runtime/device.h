@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "backend/runtime/device_allocator.h"
@@ -32,7 +33,8 @@ struct DeviceProperties {
 
 class Device {
  public:
-  static constexpr uint32_t kMaxStreams = 9;  // the default stream and a pool of eight
+  // The default stream, a pool of eight, and those that are taken for one purpose (TakeStream).
+  static constexpr uint32_t kMaxStreams = 64;
 
   // Returns the process's device; acquires nothing.
   static Device& Get();
@@ -52,8 +54,7 @@ class Device {
   absl::StatusOr<bool> IsEmulated();
   // Returns the text of the driver or library version.
   absl::StatusOr<std::string> DriverVersion();
-  // Sets the compute threads of the emulated device; the number is remembered until a library is
-  // loaded.
+  // Sets the compute threads of the emulated device; the number is remembered until it is acquired.
   absl::Status SetNumThreads(int count);
 
   // Acquires the device if that has not happened yet. Cheap afterwards.
@@ -80,6 +81,10 @@ class Device {
   absl::StatusOr<Stream*> CurrentStream() { return GetStream(CurrentStreamId()); }
   // Returns the id of the next stream of the pool, round robin.
   uint32_t NextStreamId();
+  // Returns the id of a stream that nobody else uses until it is given back, or nullopt where all
+  // are taken.
+  std::optional<uint32_t> TakeStream();
+  void GiveBackStream(uint32_t id);
   absl::Status Synchronize();
   absl::Status MemoryInfo(uint64_t* free_bytes, uint64_t* total_bytes);
   // Gives cached blocks back to the device.
@@ -118,6 +123,7 @@ class Device {
 
   std::array<std::atomic<Stream*>, kMaxStreams> streams_{};  // created under mutex_, never freed
   std::atomic<uint32_t> next_stream_{0};
+  std::array<std::atomic<bool>, kMaxStreams> taken_streams_{};
 };
 
 }  // namespace hpu::runtime

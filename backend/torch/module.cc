@@ -15,6 +15,7 @@
 #include "backend/torch/device/generator.h"
 #include "backend/torch/device/memory_snapshot.h"
 #include "backend/torch/device/pending_storage.h"
+#include "backend/torch/distributed/hccl_backend.h"
 #include "backend/torch/eager/autocast.h"
 #include "backend/torch/eager/extension_libraries.h"
 #include "backend/torch/eager/fallback.h"
@@ -284,6 +285,8 @@ PYBIND11_MODULE(_torch, m) {
   BindCounters(m);
   BindProfiling(m);
   RegisterActivityProfiler();
+  RegisterDistributedKernels();
+  BindDistributed(m);
 }
 
 }  // namespace hpu::torch_backend

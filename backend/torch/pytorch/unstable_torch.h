@@ -114,6 +114,15 @@
 // torch::autograd::variable_list, Edge and get_current_node().
 #include <torch/csrc/autograd/variable.h>
 
+// Process groups.
+
+// c10d::ProcessGroup, from which the operators of c10d get a backend.
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+// c10d::Backend, c10d::Work, their options, c10d::ReduceOp.
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+// c10d::Store and c10d::PrefixStore.
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
 // Python objects.
 
 // c10::SafePyObject, which autograd's threads may release.

@@ -78,6 +78,12 @@ def _offer_operators() -> None:
     define_on_demand("hpu", _define_operators, captures)
 
 
+def _register_process_group() -> None:
+    from .distributed import process_group
+
+    process_group.register()
+
+
 def _start_lazy_mode() -> None:
     if lazy_mode.is_on():
         from . import lazy
@@ -155,6 +161,7 @@ def autoload() -> None:
     features.enable(features.ARTIFACTS, _register_artifacts)
     features.enable(features.COMPILING, _connect_eager_ops)
     features.enable(features.OPERATORS, _offer_operators)
+    features.enable(features.DISTRIBUTED, _register_process_group)
     _start_lazy_mode()
     _set_launch_modes()
     _registered = True

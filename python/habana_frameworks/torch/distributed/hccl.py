@@ -1,14 +1,12 @@
 """The environment of a distributed run, from the variables that a launcher set.
 
-The import sets it up, as in the reference. The process group backend "hccl" itself is not
-available; a rank that was launched gets one warning about that.
+The import sets it up, as in the reference. The backend "hccl" itself is registered by `import
+torch` (process_group.py).
 """
 
 from __future__ import annotations
 
 import os
-
-from ..internal.notices import once
 
 # The variables of Open MPI and the corresponding ones of torch.distributed.
 _MPI = {
@@ -66,10 +64,6 @@ def initialize_distributed_hpu(
     _set_module_id(local, size)
     if own != -1:
         os.environ["ID"] = str(own)  # it names the log folders of the device's library
-        once(
-            'the process group backend "hccl" does not exist: there are no collectives between hpu '
-            'devices; exchange tensors on the CPU, with init_process_group("gloo")'
-        )
     return size, own, local
 
 

@@ -1,0 +1,268 @@
+#include "backend/torch/distributed/hccl_backend.h"
+
+#include <cstring>
+#include <utility>
+
+#include "backend/torch/device/allocator.h"
+#include "backend/torch/device/errors.h"
+#include "backend/torch/distributed/hccl_call.h"
+
+namespace hpu::torch_backend {
+namespace {
+
+using c10d::OpType;
+
+// How often works that have ended are let go where no call does it.
+constexpr std::chrono::milliseconds kWatchTime{200};
+
+using Works = std::list<c10::intrusive_ptr<HcclWork>>;
+
+// Moves works that have ended out of the list.
+Works TakeEnded(Works* works) {
+  Works ended;
+  for (auto each = works->begin(); each != works->end();) {
+    const auto next = std::next(each);
+    if ((*each)->HasEnded()) ended.splice(ended.end(), *works, each);
+    each = next;
+  }
+  return ended;
+}
+
+}  // namespace
+
+HcclBackend::HcclBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
+                         c10::intrusive_ptr<Options> options)
+    : Backend(rank, size),
+      store_(std::move(store)),
+      options_(std::move(options)),
+      peer_streams_(static_cast<size_t>(size)) {
+  init();
+  watcher_ = std::thread([this] { Watch(); });
+}
+
+HcclBackend::~HcclBackend() {
+  {
+    std::lock_guard lock(works_mutex_);
+    stop_ = true;
+  }
+  stopped_.notify_one();
+  watcher_.join();
+  for (const uint32_t id : taken_streams_) runtime::Device::Get().GiveBackStream(id);
+}
+
+void HcclBackend::Watch() {
+  std::unique_lock lock(works_mutex_);
+  while (!stop_) {
+    stopped_.wait_for(lock, kWatchTime);
+    const Works ended = TakeEnded(&works_);
+    std::vector<c10::intrusive_ptr<HcclWork>> overdue;
+    for (const auto& each : works_) {
+      if (each->IsOverdue()) overdue.push_back(each);
+    }
+    if (ended.empty() && overdue.empty()) continue;
+    // Tensors die, and other threads are woken, without the lock.
+    lock.unlock();
+    for (const auto& each : overdue) {
+      std::shared_ptr<HcclCommunicator> communicator;
+      {
+        std::lock_guard own(mutex_);
+        communicator = communicator_;
+      }
+      if (communicator == nullptr) continue;
+      communicator->Abort(std::string(each->name()) + " of rank " + std::to_string(getRank()) +
+                          " did not end within the process group's timeout of " +
+                          std::to_string(each->timeout().count()) + " ms");
+    }
+    lock.lock();
+  }
+}
+
+// Rank 0 makes the id, and its error reaches the others through the store, too.
+hcclUniqueId HcclBackend::ShareId(const SynapseFunctions& api, const std::string& key) {
+  hcclUniqueId id{};
+  if (getRank() == 0) {
+    std::string problem;
+    const hcclResult_t made = api.hcclGetUniqueId(&id);
+    std::vector<uint8_t> value(1 + sizeof(id), 1);
+    std::memcpy(value.data() + 1, &id, sizeof(id));
+    if (made != hcclSuccess) value.assign(1, 0);
+    store_->set(key, value);
+    CheckHccl(made, "hcclGetUniqueId");
+    return id;
+  }
+  const std::vector<uint8_t> value = store_->get(key);
+  TORCH_CHECK_WITH(DistBackendError, value.size() == 1 + sizeof(id) && value[0] == 1,
+                   "rank 0 could not make a unique id for the communicator");
+  std::memcpy(&id, value.data() + 1, sizeof(id));
+  return id;
+}
+
+std::shared_ptr<HcclCommunicator> HcclBackend::Communicator() {
+  std::lock_guard lock(mutex_);
+  if (communicator_ != nullptr) return communicator_;
+  runtime::Device& device = AcquiredDevice();
+  const std::string key = "hccl_unique_id/" + std::to_string(generation_++);
+  const hcclUniqueId id = ShareId(device.api(), key);
+  hcclComm_t handle = nullptr;
+  const hcclResult_t joined = device.api().hcclCommInitRank(&handle, getSize(), id, getRank());
+  // The next group of this name may use the same store and must not read this id.
+  if (getRank() == 0) store_->deleteKey(key);
+  CheckHccl(joined, "hcclCommInitRank");
+  communicator_ = std::make_shared<HcclCommunicator>(handle);
+  return communicator_;
+}
+
+runtime::Stream& HcclBackend::OwnStream() {
+  runtime::Device& device = AcquiredDevice();
+  const std::optional<uint32_t> id = device.TakeStream();
+  if (!id.has_value()) {
+    if (stream_ != nullptr) return *stream_;
+    return *Check(device.GetStream(device.NextStreamId()));
+  }
+  taken_streams_.push_back(*id);
+  return *Check(device.GetStream(*id));
+}
+
+runtime::Stream& HcclBackend::StreamTo(int peer, bool sends) {
+  std::lock_guard lock(mutex_);
+  runtime::Stream*& stream = peer_streams_[static_cast<size_t>(peer)][sends ? 0 : 1];
+  if (stream == nullptr) stream = &OwnStream();
+  return *stream;
+}
+
+c10::intrusive_ptr<HcclWork> HcclBackend::NewWork(
+    const Call& call, const std::shared_ptr<HcclCommunicator>& communicator) {
+  const bool unset = call.timeout == c10d::kUnsetTimeout || call.timeout == kNoTimeout;
+  return c10::make_intrusive<HcclWork>(getRank(), call.type, call.name, call.inputs, call.outputs,
+                                       unset ? options_->timeout : call.timeout, communicator);
+}
+
+void HcclBackend::Keep(const c10::intrusive_ptr<HcclWork>& work) {
+  Works ended;  // dies after the lock
+  std::lock_guard lock(works_mutex_);
+  ended = TakeEnded(&works_);
+  works_.push_back(work);
+}
+
+c10::intrusive_ptr<HcclWork> HcclBackend::Run(Call call, const Body& body) {
+  for (const at::Tensor& tensor : call.inputs) CheckForCollective(tensor, call.name);
+  for (const at::Tensor& tensor : call.outputs) CheckForCollective(tensor, call.name);
+  const std::shared_ptr<HcclCommunicator> communicator = Communicator();
+  const SynapseFunctions& api = AcquiredDevice().api();
+  runtime::Stream* stream = &CurrentStream();
+  {
+    std::lock_guard lock(mutex_);
+    ++sequence_;
+    if (stream_ == nullptr) stream_ = &OwnStream();
+    if (coalesced_.has_value()) {
+      body(api, communicator->handle(), stream_->handle());
+      coalesced_->inputs.insert(coalesced_->inputs.end(), call.inputs.begin(), call.inputs.end());
+      coalesced_->outputs.insert(coalesced_->outputs.end(), call.outputs.begin(),
+                                 call.outputs.end());
+      // Who ends the coalescing gets the work to wait for.
+      return NewWork(call, communicator);
+    }
+    if (call.is_async) {
+      runtime::Stream* own = call.stream != nullptr ? call.stream : stream_;
+      runtime::Event ready;
+      Check(ready.Record(*stream));
+      Check(own->Wait(ready));
+      stream = own;
+    }
+  }
+  body(api, communicator->handle(), stream->handle());
+  // The current stream frees memory in its own order.
+  if (!call.is_async) call.inputs.clear();
+  const c10::intrusive_ptr<HcclWork> work = NewWork(call, communicator);
+  work->Record(*stream);
+  Keep(work);
+  return work;
+}
+
+void HcclBackend::startCoalescing() {
+  const std::shared_ptr<HcclCommunicator> communicator = Communicator();
+  runtime::Stream& current = CurrentStream();
+  std::lock_guard lock(mutex_);
+  TORCH_CHECK(!coalesced_.has_value(), "this process group coalesces calls already");
+  if (stream_ == nullptr) stream_ = &OwnStream();
+  runtime::Event ready;
+  Check(ready.Record(current));
+  Check(stream_->Wait(ready));
+  CheckHccl(AcquiredDevice().api().hcclGroupStart(), "hcclGroupStart");
+  coalesced_.emplace();
+}
+
+c10::intrusive_ptr<c10d::Work> HcclBackend::endCoalescing() {
+  const std::shared_ptr<HcclCommunicator> communicator = Communicator();
+  c10::intrusive_ptr<HcclWork> work;
+  {
+    std::lock_guard lock(mutex_);
+    TORCH_CHECK(coalesced_.has_value(), "this process group does not coalesce calls");
+    const Coalesced calls = *std::exchange(coalesced_, std::nullopt);
+    CheckHccl(AcquiredDevice().api().hcclGroupEnd(), "coalesced calls");
+    work =
+        NewWork({OpType::COALESCED, "coalesced calls", calls.inputs, calls.outputs}, communicator);
+    work->Record(*stream_);
+  }
+  Keep(work);
+  return work;
+}
+
+void HcclBackend::eagerConnectSingleDevice(at::Device /*device*/) { Communicator(); }
+
+c10::intrusive_ptr<c10d::Backend> HcclBackend::split(
+    const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+    const c10::intrusive_ptr<c10d::Backend::Options>& options) {
+  const auto own = std::find(ranks.begin(), ranks.end(), getRank());
+  if (own == ranks.end()) return nullptr;
+  const auto rank = static_cast<int>(own - ranks.begin());
+  auto own_options = c10::make_intrusive<Options>(options ? options->timeout : options_->timeout);
+  if (options) {
+    own_options->group_name = options->group_name;
+    own_options->group_desc = options->group_desc;
+    own_options->global_ranks_in_group = options->global_ranks_in_group;
+  }
+  // Groups of other ranks use the same store.
+  std::string prefix = "hccl_split";
+  for (const int each : ranks) prefix += "_" + std::to_string(each);
+  auto group =
+      c10::make_intrusive<HcclBackend>(c10::make_intrusive<c10d::PrefixStore>(prefix, store), rank,
+                                       static_cast<int>(ranks.size()), own_options);
+  return group;
+}
+
+uint64_t HcclBackend::getSequenceNumberForGroup() {
+  std::lock_guard lock(mutex_);
+  return sequence_;
+}
+
+c10d::ErrorType HcclBackend::getError() {
+  std::lock_guard lock(mutex_);
+  return communicator_ == nullptr || communicator_->Failure().empty() ? c10d::ErrorType::SUCCESS
+                                                                      : c10d::ErrorType::COMM_ERROR;
+}
+
+void HcclBackend::abort() {
+  std::lock_guard lock(mutex_);
+  if (communicator_ != nullptr) communicator_->Abort("the process group was aborted");
+}
+
+void HcclBackend::shutdown() {
+  std::shared_ptr<HcclCommunicator> last;
+  {
+    std::lock_guard lock(mutex_);
+    last = std::exchange(communicator_, nullptr);
+  }
+  Works works;
+  {
+    std::lock_guard lock(works_mutex_);
+    works.swap(works_);
+  }
+  // The communicator goes when the works that use it have ended.
+  while (!works.empty() && last != nullptr && last->Failure().empty()) {
+    TakeEnded(&works);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+}  // namespace hpu::torch_backend

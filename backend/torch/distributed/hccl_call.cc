@@ -1,0 +1,104 @@
+#include "backend/torch/distributed/hccl_call.h"
+
+#include "backend/torch/device/allocator.h"
+#include "backend/torch/device/pending_storage.h"
+
+namespace hpu::torch_backend {
+namespace {
+
+using c10d::ReduceOp;
+
+// Returns hcclUint8 with no elements for a type that HCCL does not know.
+HcclElements ElementsOf(const at::Tensor& tensor) {
+  const auto count = static_cast<size_t>(tensor.numel());
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+      return {hcclFloat32, count};
+    case at::kBFloat16:
+      return {hcclBfloat16, count};
+    case at::kHalf:
+      return {hcclFloat16, count};
+    case at::kDouble:
+      return {hcclFloat64, count};
+    case at::kComplexFloat:
+      return {hcclFloat32, 2 * count};
+    case at::kComplexDouble:
+      return {hcclFloat64, 2 * count};
+    case at::kComplexHalf:
+      return {hcclFloat16, 2 * count};
+    case at::kInt:
+      return {hcclInt32, count};
+    case at::kUInt32:
+      return {hcclUint32, count};
+    case at::kLong:
+      return {hcclInt64, count};
+    case at::kUInt64:
+      return {hcclUint64, count};
+    case at::kChar:
+      return {hcclInt8, count};
+    case at::kByte:
+    case at::kBool:
+      return {hcclUint8, count};
+    default:
+      return {hcclUint8, 0};
+  }
+}
+
+}  // namespace
+
+void CheckHccl(hcclResult_t result, const std::string& call) {
+  if (result == hcclSuccess) return;
+  const SynapseFunctions& api = AcquiredDevice().api();
+  const char* message =
+      api.synGetLastErrorMessage != nullptr ? api.synGetLastErrorMessage() : nullptr;
+  TORCH_CHECK_WITH(DistBackendError, false, call, ": ", api.hcclGetErrorString(result),
+                   message != nullptr && *message != '\0' ? ": " : "",
+                   message != nullptr ? message : "");
+}
+
+HcclElements ElementsToMove(const at::Tensor& tensor) {
+  const HcclElements elements = ElementsOf(tensor);
+  if (elements.count != 0 || tensor.numel() == 0) return elements;
+  return {hcclUint8, tensor.nbytes()};
+}
+
+HcclElements ElementsToReduce(const at::Tensor& tensor, const ReduceOp& reduction) {
+  const HcclElements elements = ElementsOf(tensor);
+  TORCH_CHECK_TYPE(elements.count != 0 || tensor.numel() == 0, "hccl cannot reduce tensors of ",
+                   tensor.scalar_type());
+  TORCH_CHECK_TYPE(!tensor.is_complex() || c10d::isComplexViewAsRealAllowed(reduction),
+                   "hccl reduces complex tensors by sum and average only");
+  return elements;
+}
+
+hcclRedOp_t ReductionOf(const ReduceOp& reduction, at::ScalarType type) {
+  const bool is_bool = type == at::kBool;
+  switch (reduction.op_) {
+    case ReduceOp::SUM:
+      return is_bool ? hcclMax : hcclSum;
+    case ReduceOp::PRODUCT:
+      return is_bool ? hcclMin : hcclProd;
+    case ReduceOp::MIN:
+      return hcclMin;
+    case ReduceOp::MAX:
+      return hcclMax;
+    case ReduceOp::AVG:
+      TORCH_CHECK_TYPE(!is_bool, "hccl cannot average booleans");
+      return hcclAvg;
+    default:
+      TORCH_CHECK_VALUE(false, "hccl has no such reduction: it has SUM, AVG, PRODUCT, MIN and MAX");
+  }
+}
+
+void CheckForCollective(const at::Tensor& tensor, const char* call) {
+  TORCH_CHECK_VALUE(tensor.device().type() == c10::DeviceType::HPU, call,
+                    ": backend hccl takes tensors on hpu, and one is on ", tensor.device());
+  TORCH_CHECK_VALUE(tensor.layout() == c10::Layout::Strided, call,
+                    ": backend hccl takes dense tensors, and one has the layout ", tensor.layout());
+  TORCH_CHECK_VALUE(tensor.is_non_overlapping_and_dense(), call,
+                    ": the elements of a tensor with sizes ", tensor.sizes(), " and strides ",
+                    tensor.strides(), " do not lie side by side; pass tensor.contiguous()");
+  BeforeAccess(tensor.storage(), call);
+}
+
+}  // namespace hpu::torch_backend

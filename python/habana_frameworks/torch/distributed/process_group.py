@@ -1,0 +1,44 @@
+"""The backend "hccl" of torch.distributed for tensors on hpu. `import torch` registers it."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+
+from .. import native
+
+
+def _share_cores() -> None:
+    """Gives the emulated device of each rank of this host its share of the cores, unless the user
+    or the launcher has chosen cores already. Ranks with a thread per core each would take turns on
+    them."""
+    ranks = int(os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", 1))
+    cores = os.cpu_count() or 1
+    if ranks > 1 and "HPU_EMULATOR_THREADS" not in os.environ and len(os.sched_getaffinity(0)) == cores:
+        native.torch_module().set_num_threads(max(1, cores // ranks))
+
+
+def _make(options: Any, backend_options: Any) -> Any:
+    module = native.torch_module()
+    _share_cores()
+    if backend_options is None:
+        backend_options = module.HcclOptions()
+    timeout = options.timeout
+    backend_options._timeout = (
+        timeout if isinstance(timeout, timedelta) else timedelta(seconds=float(timeout))
+    )
+    return module.HcclBackend(
+        options.store, options.group_rank, options.group_size, backend_options
+    )
+
+
+def register() -> None:
+    """Makes "hccl" known to torch.distributed, as the backend of hpu."""
+    if not dist.is_available():
+        return
+    from ..torch_compat import process_groups
+
+    process_groups.register("hccl", "hpu", _make)
