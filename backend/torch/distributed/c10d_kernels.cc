@@ -281,6 +281,7 @@ void BindDistributed(pybind11::module_& module) {
   using ReleaseGil = py::call_guard<py::gil_scoped_release>;
   // The base classes are PyTorch's, which this import defines.
   py::module_::import("torch._C._distributed_c10d");
+  module.def("stop_watching_backends", &StopWatchingBackends);
   using Options = HcclBackend::Options;
   py::class_<Options, c10::intrusive_ptr<Options>, c10d::Backend::Options>(module, "HcclOptions")
       .def(py::init([](std::chrono::milliseconds timeout) {

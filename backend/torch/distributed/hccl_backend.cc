@@ -17,6 +17,13 @@ constexpr std::chrono::milliseconds kWatchTime{200};
 
 using Works = std::list<c10::intrusive_ptr<HcclWork>>;
 
+// The backends that live.
+std::mutex backends_mutex;
+std::vector<HcclBackend*>& Backends() {
+  static auto* backends = new std::vector<HcclBackend*>;
+  return *backends;
+}
+
 // Moves works that have ended out of the list.
 Works TakeEnded(Works* works) {
   Works ended;
@@ -38,16 +45,35 @@ HcclBackend::HcclBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int si
       peer_streams_(static_cast<size_t>(size)) {
   init();
   watcher_ = std::thread([this] { Watch(); });
+  std::lock_guard lock(backends_mutex);
+  Backends().push_back(this);
 }
 
 HcclBackend::~HcclBackend() {
   {
+    std::lock_guard lock(backends_mutex);
+    std::erase(Backends(), this);
+  }
+  StopWatching();
+  for (const uint32_t id : taken_streams_) runtime::Device::Get().GiveBackStream(id);
+}
+
+void StopWatchingBackends() {
+  std::lock_guard lock(backends_mutex);
+  for (HcclBackend* backend : Backends()) backend->StopWatching();
+}
+
+void HcclBackend::StopWatching() {
+  {
     std::lock_guard lock(works_mutex_);
+    if (stop_) return;
     stop_ = true;
   }
   stopped_.notify_one();
+  // The thread may need the interpreter to let a tensor go.
+  std::optional<pybind11::gil_scoped_release> no_gil;
+  if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) no_gil.emplace();
   watcher_.join();
-  for (const uint32_t id : taken_streams_) runtime::Device::Get().GiveBackStream(id);
 }
 
 void HcclBackend::Watch() {
@@ -69,9 +95,12 @@ void HcclBackend::Watch() {
         communicator = communicator_;
       }
       if (communicator == nullptr) continue;
-      communicator->Abort(std::string(each->name()) + " of rank " + std::to_string(getRank()) +
-                          " did not end within the process group's timeout of " +
-                          std::to_string(each->timeout().count()) + " ms");
+      const std::string reason = std::string(each->name()) + " of rank " +
+                                 std::to_string(getRank()) +
+                                 " did not end within the process group's timeout of " +
+                                 std::to_string(each->timeout().count()) + " ms";
+      TORCH_WARN(reason, ": the group's communicator is aborted");
+      communicator->Abort(reason);
     }
     lock.lock();
   }

@@ -50,6 +50,8 @@ class HcclBackend final : public c10d::Backend {
       const c10::intrusive_ptr<c10d::Backend::Options>& options) override;
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override;
+  // Ends the thread that lets tensors go and ends works that take too long.
+  void StopWatching();
   c10d::ErrorType getError() override;
   void abort() override;
   void shutdown() override;
@@ -153,6 +155,10 @@ class HcclBackend final : public c10d::Backend {
   bool stop_ = false;
   std::thread watcher_;
 };
+
+// Ends the threads of all backends, which let tensors go and must not do so while the interpreter
+// ends.
+void StopWatchingBackends();
 
 // Adds the class to the module.
 void BindDistributed(pybind11::module_& module);

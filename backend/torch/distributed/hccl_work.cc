@@ -123,8 +123,7 @@ bool HcclWork::wait(std::chrono::milliseconds timeout) {
   while (!HasEnded()) {
     ThrowFailure();
     if (timeout != kNoTimeout && std::chrono::steady_clock::now() - begin > timeout) {
-      communicator_->Abort(std::string(name_) + " did not end within " +
-                           std::to_string(timeout.count()) + " ms");
+      communicator_->Abort("it did not end within " + std::to_string(timeout.count()) + " ms");
     }
     std::this_thread::sleep_for(kPollTime);
   }

@@ -151,6 +151,7 @@ def autoload() -> None:
     os.environ.setdefault("HABANA_PROFILE", "profile_api_light")
     atexit.register(native.torch_module().await_autograd_thread)
     atexit.register(native.torch_module().stop_recording)
+    atexit.register(native.torch_module().stop_watching_backends)
     from . import hpu
 
     register_device_module("hpu", hpu)

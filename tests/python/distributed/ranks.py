@@ -1,0 +1,79 @@
+"""Runs a script in several ranks, each a process of its own, as torchrun does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+_SECONDS = 240  # a bound for machines that do other work; nothing waits for it when all goes well
+
+PREAMBLE = """
+import faulthandler, warnings
+faulthandler.dump_traceback_later(200, exit=True)
+warnings.simplefilter("ignore")
+import torch
+import torch.distributed as dist
+from torch import nn
+
+def start(backend="hccl", **options):
+    import os
+    dist.init_process_group(
+        backend, init_method="file://" + os.environ["MEETING_FILE"],
+        rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]), **options)
+    return dist.get_rank(), dist.get_world_size()
+
+def equal(got, wanted):
+    torch.testing.assert_close(got.cpu(), wanted, rtol=1e-5, atol=1e-5)
+"""
+
+
+def run_ranks(
+    size: int, script: str, variables: dict[str, str] | None = None
+) -> list[subprocess.CompletedProcess[str]]:
+    """What became of each rank's process."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "script.py"
+        path.write_text(PREAMBLE + script)
+        processes = []
+        for rank in range(size):
+            environment = os.environ | {
+                "RANK": str(rank),
+                "WORLD_SIZE": str(size),
+                "LOCAL_RANK": str(rank),
+                "LOCAL_WORLD_SIZE": str(size),
+                "MEETING_FILE": str(Path(folder) / "meeting"),
+                "OMP_NUM_THREADS": "1",
+            }
+            processes.append(
+                subprocess.Popen(
+                    [sys.executable, str(path)],
+                    env=environment | (variables or {}),
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+            )
+        results = []
+        try:
+            for process in processes:
+                out, errors = process.communicate(timeout=_SECONDS)
+                results.append(
+                    subprocess.CompletedProcess(process.args, process.returncode, out, errors)
+                )
+        finally:
+            for process in processes:
+                process.kill()
+        return results
+
+
+def expect_success(
+    size: int, script: str, variables: dict[str, str] | None = None
+) -> list[str]:
+    """What each rank printed; fails the test with the errors of a rank that failed."""
+    results = run_ranks(size, script, variables)
+    for rank, result in enumerate(results):
+        assert result.returncode == 0, f"rank {rank}: {result.stdout}\n{result.stderr[-4000:]}"
+    return [result.stdout for result in results]

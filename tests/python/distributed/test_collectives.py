@@ -1,0 +1,194 @@
+"""The backend hccl: every collective of torch.distributed on hpu tensors (DIST-1, DIST-2)."""
+
+from __future__ import annotations
+
+import pytest
+from ranks import expect_success, run_ranks
+
+COLLECTIVES = """
+rank, size = start()
+hpu = lambda *values, dtype=torch.float32: torch.tensor(values, dtype=dtype, device="hpu")
+
+for asynchronous in (False, True):
+    def run(call, *arguments, **options):
+        work = call(*arguments, async_op=asynchronous, **options)
+        if asynchronous:
+            work.wait()
+    x = torch.arange(1000.0, device="hpu") + rank
+    run(dist.all_reduce, x)
+    equal(x, torch.arange(1000.0) * size + sum(range(size)))
+    for op, wanted in {
+        dist.ReduceOp.MAX: size, dist.ReduceOp.MIN: 1, dist.ReduceOp.AVG: (size + 1) / 2,
+        dist.ReduceOp.PRODUCT: torch.arange(1.0, size + 1).prod().item(),
+    }.items():
+        x = hpu(rank + 1.0)
+        run(dist.all_reduce, x, op)
+        equal(x, torch.tensor([float(wanted)]))
+    for dtype in (torch.int64, torch.int32, torch.uint8, torch.int8, torch.bfloat16,
+                  torch.float16, torch.float64):
+        x = hpu(rank, 3, dtype=dtype)
+        run(dist.all_reduce, x)
+        equal(x, torch.tensor([sum(range(size)), 3 * size], dtype=dtype))
+    x = hpu(rank == 0, rank == 1, False, dtype=torch.bool)
+    run(dist.all_reduce, x)
+    equal(x, torch.tensor([True, True, False]))
+    x = hpu(1 + 2j * rank, dtype=torch.complex64)
+    run(dist.all_reduce, x)
+    equal(x, torch.tensor([size + 2j * sum(range(size))], dtype=torch.complex64))
+    x = hpu(rank, dtype=torch.int16)
+    run(dist.broadcast, x, 1)
+    equal(x, torch.tensor([1], dtype=torch.int16))
+    x = hpu(rank + 1.0)
+    run(dist.reduce, x, 1)
+    if rank == 1:
+        equal(x, torch.tensor([sum(range(1, size + 1)) * 1.0]))
+    parts = [torch.empty(2, device="hpu") for _ in range(size)]
+    run(dist.all_gather, parts, hpu(rank, rank + 0.5))
+    equal(torch.stack(parts), torch.arange(size)[:, None] + torch.tensor([0, 0.5]))
+    whole = torch.empty(2 * size, dtype=torch.int64, device="hpu")
+    run(dist.all_gather_into_tensor, whole, hpu(rank, -rank, dtype=torch.int64))
+    equal(whole.view(size, 2), torch.arange(size)[:, None] * torch.tensor([1, -1]))
+    part = torch.empty(3, device="hpu")
+    run(dist.reduce_scatter_tensor, part, torch.arange(3.0 * size, device="hpu") * (rank + 1))
+    equal(part, torch.arange(3.0 * size).view(size, 3)[rank] * sum(range(1, size + 1)))
+    run(dist.reduce_scatter, part, [torch.full((3,), rank + 10.0 * i, device="hpu")
+                                    for i in range(size)])
+    equal(part, torch.full((3,), sum(range(size)) + 10.0 * rank * size))
+    gathered = [torch.empty(1, device="hpu") for _ in range(size)] if rank == 0 else None
+    run(dist.gather, hpu(rank * 2.0), gathered, 0)
+    if rank == 0:
+        equal(torch.cat(gathered), torch.arange(size) * 2.0)
+    part = torch.empty(1, device="hpu")
+    run(dist.scatter, part, [hpu(i * 3.0) for i in range(size)] if rank == 1 else None, 1)
+    equal(part, torch.tensor([rank * 3.0]))
+    turned = torch.empty(size, device="hpu")
+    run(dist.all_to_all_single, turned, torch.arange(float(size), device="hpu") + 10 * rank)
+    equal(turned, torch.arange(float(size)) * 10 + rank)
+    # Rank r sends i + 1 rows to rank i.
+    rows = torch.full((sum(range(1, size + 1)), 2), float(rank), device="hpu")
+    taken = torch.empty((rank + 1) * size, 2, device="hpu")
+    run(dist.all_to_all_single, taken, rows, [rank + 1] * size, list(range(1, size + 1)))
+    equal(taken, torch.arange(float(size)).repeat_interleave(rank + 1)[:, None].expand(-1, 2))
+    outputs = [torch.empty(i + 1, device="hpu") for i in range(size)]
+    run(dist.all_to_all, outputs, [torch.full((rank + 1,), float(i), device="hpu")
+                                   for i in range(size)])
+    equal(torch.cat(outputs), torch.full((sum(range(1, size + 1)),), float(rank)))
+dist.barrier()
+objects = [None] * size
+dist.all_gather_object(objects, {"rank": rank})
+assert objects == [{"rank": i} for i in range(size)]
+print("done")
+"""
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_every_collective(size):
+    assert expect_success(size, COLLECTIVES) == ["done\n"] * size
+
+
+def test_lazy_mode():
+    """MODE-2: what a collective reads is queued before it, and what follows waits for it."""
+    script = COLLECTIVES.replace('print("done")', "import habana_frameworks.torch as h\n"
+                                 'print(h.hpu.is_lazy())')
+    assert expect_success(2, script, {"PT_HPU_LAZY_MODE": "1"}) == ["True\n"] * 2
+
+
+def test_strict_mode():
+    """On a card nothing reads device memory through host pointers."""
+    assert expect_success(2, COLLECTIVES, {"EMULATOR_STRICT": "1"}) == ["done\n"] * 2
+
+
+def test_sends_and_receives():
+    expect_success(
+        2,
+        """
+rank, size = start()
+peer = 1 - rank
+count = 1 << 20  # more than is on its way at a time
+mine, other = torch.full((count,), rank + 1.0, device="hpu"), torch.empty(count, device="hpu")
+# Both send first: neither waits for the other.
+works = [dist.isend(mine, peer), dist.irecv(other, peer)]
+for work in works:
+    work.wait()
+equal(other, torch.full((count,), peer + 1.0))
+other.zero_()
+for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, mine, peer),
+                                    dist.P2POp(dist.irecv, other, peer)]):
+    work.wait()
+equal(other, torch.full((count,), peer + 1.0))
+if rank == 0:
+    dist.send(mine[:3], 1)
+else:
+    small = torch.empty(3, device="hpu")
+    dist.recv(small, 0)
+    equal(small, torch.ones(3))
+dist.destroy_process_group()
+""",
+    )
+
+
+def test_groups_and_a_second_start():
+    """The group's name in the store is used again, so what the first one left must not be read."""
+    expect_success(
+        4,
+        """
+import os
+rank, size = start()
+pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+x = torch.tensor([1.0 + rank], device="hpu")
+dist.all_reduce(x, group=pairs[rank // 2])
+equal(x, torch.tensor([3.0 if rank < 2 else 7.0]))
+dist.destroy_process_group()
+os.environ["MEETING_FILE"] += ".second"
+for backend in ("cpu:gloo,hpu:hccl", None):
+    rank, size = start(backend, device_id=torch.device("hpu", 0))
+    x, y = torch.ones(2, device="hpu"), torch.ones(2)
+    dist.all_reduce(x)
+    equal(x, torch.full((2,), 4.0))
+    if backend:
+        dist.all_reduce(y)
+        equal(y, torch.full((2,), 4.0))
+        assert dist.distributed_c10d._get_default_group()._has_hooks() is False
+    half = dist.split_group(split_ranks=[[0, 1], [2, 3]])
+    x = torch.tensor([1.0 + rank], device="hpu")
+    dist.all_reduce(x, group=half)
+    equal(x, torch.tensor([3.0 if rank < 2 else 7.0]))
+    dist.destroy_process_group()
+    os.environ["MEETING_FILE"] += "x"
+assert dist.is_backend_available("hccl") and dist.Backend.HCCL == "hccl"
+assert dist.Backend.default_device_backend_map["hpu"] == "hccl"
+""",
+    )
+
+
+def test_debug_level_detail():
+    expect_success(
+        2,
+        """
+rank, size = start()
+x = torch.ones(3, device="hpu")
+dist.all_reduce(x)
+equal(x, torch.full((3,), 2.0))
+""",
+        {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        ("dist.all_reduce(torch.ones(4, 4, device='hpu')[:, ::2])", "do not lie side by side"),
+        ("dist.all_reduce(torch.ones(3))", "No backend type associated with device type cpu"),
+        ("dist.all_reduce(torch.ones(3, device='hpu'), dist.ReduceOp.BAND)", "no such reduction"),
+        ("dist.all_reduce(torch.ones(3, device='hpu').short())", "cannot reduce tensors of Short"),
+        ("dist.broadcast(torch.ones(3, device='hpu'), 5)", "5"),
+        (
+            "dist.all_gather_into_tensor(torch.ones(3, device='hpu'), torch.ones(2, device='hpu'))",
+            "3 elements are not 1 times 2",
+        ),
+    ],
+)
+def test_wrong_arguments(call, error):
+    """Errors are raised before anything is sent."""
+    script = f"rank, size = start()\ntry:\n    {call}\nexcept Exception as error:\n    print(error)\n"
+    assert error in run_ranks(1, script)[0].stdout
