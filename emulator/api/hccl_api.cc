@@ -240,6 +240,9 @@ synStatus Create(hcclComm_t* comm, int num_ranks, const hcclUniqueId& id, int ra
   Configuration& configuration = Library::Get().configuration();
   const CommunicatorOptions options{
       .fixed_address = Setting("HCCL_COMM_ID"),
+      .interfaces = Setting("HCCL_SOCKET_IFNAME"),
+      .any_provider = configuration.Flag("HCCL_OVER_OFI"),
+      .shares_memory = configuration.Flag("EMULATOR_HCCL_SHARE_MEMORY"),
       .join_seconds = configuration.Number("EMULATOR_HCCL_JOIN_SECONDS"),
       .silence_seconds = configuration.Number("EMULATOR_HCCL_SILENCE_SECONDS")};
   absl::StatusOr<std::shared_ptr<Communicator>> made =

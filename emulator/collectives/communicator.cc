@@ -2,12 +2,18 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <utility>
 
+#include "emulator/base/spin.h"
+
 namespace hpu::emulator {
 namespace {
+
+constexpr std::chrono::microseconds kNetworkSpin{20};
 
 // Ranks with equal values can try to open each other's memory files. Network namespaces count as
 // hosts of their own, as they do for everything else that meets over the network.
@@ -45,7 +51,7 @@ absl::StatusOr<std::shared_ptr<Communicator>> Communicator::Create(
   const Deadline deadline =
       std::chrono::steady_clock::now() + std::chrono::seconds(options.join_seconds);
   ASSIGN_OR_RETURN(Star star, Join(id, options.fixed_address, num_ranks, rank, deadline));
-  RETURN_IF_ERROR(made->Connect(star, deadline));
+  RETURN_IF_ERROR(made->Connect(star, options, deadline));
   Communicator* self = made.get();
   made->membership_ = std::make_unique<Membership>(
       std::move(star), num_ranks, rank, options.silence_seconds,
@@ -67,7 +73,8 @@ absl::StatusOr<std::shared_ptr<Communicator>> Communicator::Create(
   return made;
 }
 
-absl::Status Communicator::Connect(const Star& star, Deadline deadline) {
+absl::Status Communicator::Connect(const Star& star, const CommunicatorOptions& options,
+                                   Deadline deadline) {
   ASSIGN_OR_RETURN(const std::vector<std::string> all,
                    Exchange(star, size_, rank_, Pack(memory_->address()), deadline));
   std::vector<std::unique_ptr<SharedMemory>> peers(links_.size());
@@ -75,7 +82,8 @@ absl::Status Communicator::Connect(const Star& star, Deadline deadline) {
   std::string reached(links_.size(), '0');
   for (int peer = 0; peer < size_; ++peer) {
     const auto index = static_cast<size_t>(peer);
-    if (peer == rank_ || all[index].size() < sizeof(SharedMemoryAddress)) continue;
+    if (!options.shares_memory || peer == rank_ || all[index].size() < sizeof(SharedMemoryAddress))
+      continue;
     if (all[index].substr(sizeof(SharedMemoryAddress)) != HostName()) continue;
     SharedMemoryAddress address;
     std::memcpy(&address, all[index].data(), sizeof(address));
@@ -91,14 +99,55 @@ absl::Status Communicator::Connect(const Star& star, Deadline deadline) {
     const auto index = static_cast<size_t>(peer);
     const bool is_mutual = reached[index] == '1' && reachable[index].size() == links_.size() &&
                            reachable[index][static_cast<size_t>(rank_)] == '1';
-    if (!is_mutual) {
-      return Unimplemented("rank ", peer, " shares no memory with rank ", rank_,
-                           ": ranks on different hosts or in different containers");
-    }
+    if (!is_mutual) continue;
     links_[index] =
         std::make_unique<SharedMemoryLink>(memory_.get(), std::move(peers[index]), rank_, peer);
   }
+  // All ranks know of each pair whether it shares memory.
+  const bool all_share = std::all_of(reachable.begin(), reachable.end(), [](const auto& row) {
+    return std::count(row.begin(), row.end(), '0') == 1;  // the rank itself
+  });
+  return all_share ? absl::OkStatus() : ConnectOverNetwork(star, options, deadline);
+}
+
+absl::Status Communicator::ConnectOverNetwork(const Star& star, const CommunicatorOptions& options,
+                                              Deadline deadline) {
+  FabricOptions fabric{.any_provider = options.any_provider};
+  ASSIGN_OR_RETURN(fabric.interface, InterfaceAddress(options.interfaces));
+  absl::StatusOr<std::unique_ptr<FabricEndpoint>> opened = FabricEndpoint::Open(rank_, fabric);
+  // Every rank hears of a rank that cannot, so that all end with its reason.
+  const std::string own =
+      opened.ok() ? "1" + (*opened)->address() : "0" + std::string(opened.status().message());
+  ASSIGN_OR_RETURN(const std::vector<std::string> all, Exchange(star, size_, rank_, own, deadline));
+  for (int peer = 0; peer < size_; ++peer) {
+    const std::string& text = all[static_cast<size_t>(peer)];
+    if (!text.starts_with('1')) {
+      return Unimplemented("rank ", peer, ": ", text.substr(std::min<size_t>(1, text.size())));
+    }
+  }
+  fabric_ = std::move(opened).value();
+  for (int peer = 0; peer < size_; ++peer) {
+    const auto index = static_cast<size_t>(peer);
+    if (peer == rank_ || links_[index] != nullptr) continue;
+    ASSIGN_OR_RETURN(links_[index], fabric_->Connect(peer, all[index].substr(1)));
+  }
   return absl::OkStatus();
+}
+
+uint32_t Communicator::Look() {
+  if (fabric_ != nullptr) fabric_->Progress();
+  return memory_->Look();
+}
+
+// The network rings no doorbell, so with it the wait is short.
+void Communicator::WaitForChange(uint32_t seen) {
+  if (fabric_ == nullptr) return memory_->WaitForRing(seen);
+  const auto deadline = std::chrono::steady_clock::now() + kNetworkSpin;
+  do {
+    if (memory_->Look() != seen) return;
+    fabric_->Progress();
+    SpinOnce();
+  } while (std::chrono::steady_clock::now() < deadline);
 }
 
 Communicator::Ticket Communicator::Queue(const Lanes& lanes) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "emulator/collectives/fabric.h"
 #include "emulator/collectives/link.h"
 #include "emulator/collectives/membership.h"
 #include "emulator/collectives/shared_memory.h"
@@ -18,6 +19,9 @@ namespace hpu::emulator {
 
 struct CommunicatorOptions {
   std::string fixed_address;      // HCCL_COMM_ID
+  std::string interfaces;         // HCCL_SOCKET_IFNAME
+  bool any_provider = false;      // HCCL_OVER_OFI: libfabric chooses; else it is TCP between hosts
+  bool shares_memory = true;      // with ranks of this host
   uint64_t join_seconds = 300;    // the longest wait for all ranks
   uint64_t silence_seconds = 30;  // after which a silent rank is gone
 };
@@ -44,7 +48,10 @@ class Communicator {
   int rank() const { return rank_; }
   // `peer` is another rank.
   Link& link(int peer) { return *links_[static_cast<size_t>(peer)]; }
-  Doorbell& doorbell() { return *memory_; }
+  // Returns a number to pass to WaitForChange; look at the links in between.
+  uint32_t Look();
+  // Returns when a link may have changed since `seen`, or after some milliseconds.
+  void WaitForChange(uint32_t seen);
 
   // Takes a place in the queues of the lanes. Every ticket is passed to Begin and End.
   struct Ticket {
@@ -68,14 +75,17 @@ class Communicator {
 
  private:
   Communicator(int size, int rank, uint64_t silence_seconds);
-  absl::Status Connect(const Star& star, Deadline deadline);
+  absl::Status Connect(const Star& star, const CommunicatorOptions& options, Deadline deadline);
+  absl::Status ConnectOverNetwork(const Star& star, const CommunicatorOptions& options,
+                                  Deadline deadline);
   bool IsTurn(const Ticket& ticket) const;
   void SetFailed(const std::string& reason);
 
   const int size_;
   const int rank_;
   const uint64_t silence_seconds_;
-  std::unique_ptr<SharedMemory> memory_;  // outlives the links
+  std::unique_ptr<SharedMemory> memory_;    // outlives the links
+  std::unique_ptr<FabricEndpoint> fabric_;  // null where all ranks share memory; outlives the links
   std::vector<std::unique_ptr<Link>> links_;
 
   mutable std::mutex queue_mutex_;

@@ -20,6 +20,9 @@ class Link {
   virtual bool TryPeek(Slot* slot) = 0;
   // Gives the shown slot back to the peer.
   virtual void Release() = 0;
+
+  // Returns whether nothing that was sent still needs this rank to move it.
+  virtual bool AllSent() { return true; }
 };
 
 // Lets threads of this rank sleep until a link may have changed.

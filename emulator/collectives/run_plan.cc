@@ -26,7 +26,7 @@ class Runner {
     auto last_progress = std::chrono::steady_clock::now();
     while (!Done()) {
       if (communicator_.failed()) return Failure(communicator_.reason());
-      const uint32_t seen = communicator_.doorbell().Look();
+      const uint32_t seen = communicator_.Look();
       if (Step()) {
         last_progress = std::chrono::steady_clock::now();
         continue;
@@ -35,7 +35,7 @@ class Runner {
       // What a rank sent before it went can still be used, so look once more after the question.
       const std::string why = WhyStuck(last_progress);
       if (!why.empty() && !Step()) return Fail(wrong_.empty() ? why : wrong_);
-      if (why.empty()) communicator_.doorbell().WaitForRing(seen);
+      if (why.empty()) communicator_.WaitForChange(seen);
     }
     return absl::OkStatus();
   }
@@ -54,7 +54,10 @@ class Runner {
            std::all_of(plan_.sends.begin(), plan_.sends.end(),
                        [](const Outgoing& each) { return each.sent == each.bytes; }) &&
            std::all_of(plan_.receives.begin(), plan_.receives.end(),
-                       [](const Incoming& each) { return each.received == each.bytes; });
+                       [](const Incoming& each) { return each.received == each.bytes; }) &&
+           std::all_of(plan_.sends.begin(), plan_.sends.end(), [&](const Outgoing& each) {
+             return communicator_.link(each.peer).AllSent();
+           });
   }
 
   // Returns whether anything was done. `wrong_` receives what cannot go on.
@@ -194,7 +197,8 @@ class Runner {
 
   bool Needs(int peer, std::string* call) const {
     for (const Outgoing& each : plan_.sends) {
-      if (each.peer != peer || each.sent == each.bytes) continue;
+      const bool is_done = each.sent == each.bytes && communicator_.link(peer).AllSent();
+      if (each.peer != peer || is_done) continue;
       *call = Describe(each.call);
       return true;
     }

@@ -40,6 +40,7 @@ Configuration::Configuration() {
   Define("DETERMINISTIC_MODE", Kind::kFlag, true, "false");
   Define("HCCL_COMM_ID", Kind::kText, false, "");        // host:port where rank 0 listens
   Define("HCCL_SOCKET_IFNAME", Kind::kText, false, "");  // prefixes of interfaces
+  Define("HCCL_OVER_OFI", Kind::kFlag, false, "false");  // libfabric chooses how hosts are joined
 
   Define("DUMP_PRE_GRAPHS", Kind::kText, false, "");
   Define("DUMP_POST_GRAPHS", Kind::kText, false, "");
@@ -73,6 +74,7 @@ Configuration::Configuration() {
   Define("EMULATOR_TRACE_FILE", Kind::kText, false, "");      // where synProfilerStop writes
   Define("EMULATOR_HCCL_JOIN_SECONDS", Kind::kNumber, false, "300");    // the wait for all ranks
   Define("EMULATOR_HCCL_SILENCE_SECONDS", Kind::kNumber, false, "30");  // until a rank is gone
+  Define("EMULATOR_HCCL_SHARE_MEMORY", Kind::kFlag, false, "true");     // between ranks of a host
   Define("HPU_EMULATOR_DEVICE", Kind::kText, false, "gaudi2");
   Define("HPU_EMULATOR_FAULTS", Kind::kText, false, "");
   Define("HPU_EMULATOR_PACK_BYTES", Kind::kNumber, false, "0");  // 0 = half of the device's DRAM

@@ -63,10 +63,31 @@ void ExpectAllFine(const std::vector<std::string>& results) {
 // Sizes around slots and parts: empty, one element, one step, two steps, several slots, odd ends.
 constexpr uint64_t kCounts[] = {0, 1, 3, 1000, 4096, 4097, 65536, 100003, 300001};
 
-class CollectivesTest : public ::testing::TestWithParam<int> {};
+// Ranks of one host share memory unless they are told not to.
+struct Setting {
+  int size = 1;
+  bool network = false;
+};
+
+void PrintTo(const Setting& setting, std::ostream* out) {
+  *out << setting.size << (setting.network ? " ranks over the network" : " ranks");
+}
+
+class CollectivesTest : public ::testing::TestWithParam<Setting> {
+ protected:
+  void SetUp() override {
+    if (!GetParam().network) return;
+    setenv("EMULATOR_HCCL_SHARE_MEMORY", "0", 1);
+    setenv("HCCL_SOCKET_IFNAME", "=lo", 1);
+  }
+  void TearDown() override {
+    unsetenv("EMULATOR_HCCL_SHARE_MEMORY");
+    unsetenv("HCCL_SOCKET_IFNAME");
+  }
+};
 
 TEST_P(CollectivesTest, AllReduceOfEverySize) {
-  ExpectAllFine(RunRanks(GetParam(), [](Rank& rank) {
+  ExpectAllFine(RunRanks(GetParam().size, [](Rank& rank) {
     const hcclComm_t comm = rank.Join();
     for (const uint64_t count : kCounts) {
       for (const bool in_place : {false, true}) {
@@ -83,7 +104,7 @@ TEST_P(CollectivesTest, AllReduceOfEverySize) {
 }
 
 TEST_P(CollectivesTest, ReduceToEveryRoot) {
-  ExpectAllFine(RunRanks(GetParam(), [](Rank& rank) {
+  ExpectAllFine(RunRanks(GetParam().size, [](Rank& rank) {
     const hcclComm_t comm = rank.Join();
     for (const uint64_t count : kCounts) {
       for (int root = 0; root < rank.size(); ++root) {
@@ -102,7 +123,7 @@ TEST_P(CollectivesTest, ReduceToEveryRoot) {
 }
 
 TEST_P(CollectivesTest, BroadcastFromEveryRoot) {
-  ExpectAllFine(RunRanks(GetParam(), [](Rank& rank) {
+  ExpectAllFine(RunRanks(GetParam().size, [](Rank& rank) {
     const hcclComm_t comm = rank.Join();
     for (const uint64_t count : kCounts) {
       for (int root = 0; root < rank.size(); ++root) {
@@ -118,7 +139,7 @@ TEST_P(CollectivesTest, BroadcastFromEveryRoot) {
 }
 
 TEST_P(CollectivesTest, AllGatherReduceScatterAndAllToAll) {
-  ExpectAllFine(RunRanks(GetParam(), [](Rank& rank) {
+  ExpectAllFine(RunRanks(GetParam().size, [](Rank& rank) {
     const hcclComm_t comm = rank.Join();
     const auto size = static_cast<uint64_t>(rank.size());
     for (const uint64_t count : kCounts) {
@@ -156,7 +177,7 @@ TEST_P(CollectivesTest, AllGatherReduceScatterAndAllToAll) {
 }
 
 TEST_P(CollectivesTest, EveryRankSendsToEveryRankInAGroup) {
-  ExpectAllFine(RunRanks(GetParam(), [](Rank& rank) {
+  ExpectAllFine(RunRanks(GetParam().size, [](Rank& rank) {
     const hcclComm_t comm = rank.Join();
     constexpr uint64_t kCount = 200001;
     const uint64_t send = Put(rank, Values<float>(rank.rank(), kCount));
@@ -179,7 +200,11 @@ TEST_P(CollectivesTest, EveryRankSendsToEveryRankInAGroup) {
   }));
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, CollectivesTest, ::testing::Values(1, 2, 3, 4, 8));
+INSTANTIATE_TEST_SUITE_P(SharedMemory, CollectivesTest,
+                         ::testing::Values(Setting{1}, Setting{2}, Setting{3}, Setting{4},
+                                           Setting{8}));
+INSTANTIATE_TEST_SUITE_P(Network, CollectivesTest,
+                         ::testing::Values(Setting{2, true}, Setting{3, true}));
 
 // A send on one stream and a receive on another run at the same time, whatever their order.
 TEST(PointToPointTest, StreamsSendAndReceiveAtTheSameTime) {
@@ -403,6 +428,8 @@ int HoldModule(const std::string& number) {
 }
 
 TEST(ModuleTest, EveryProcessHoldsAModuleOfItsOwn) {
+  const char* given = std::getenv("HPU_EMULATOR_MODULES");
+  const std::string before = given != nullptr ? given : "8";
   setenv("HPU_EMULATOR_MODULES", "50000", 1);
   setenv("HABANA_VISIBLE_MODULES", "40000,40001", 1);
   const int first = HoldModule("40000");
@@ -428,7 +455,7 @@ TEST(ModuleTest, EveryProcessHoldsAModuleOfItsOwn) {
   const std::string wrong = RunRanks(1, acquire)[0];
   EXPECT_NE(wrong.find("HABANA_VISIBLE_MODULES=1,x"), std::string::npos) << wrong;
   unsetenv("HABANA_VISIBLE_MODULES");
-  unsetenv("HPU_EMULATOR_MODULES");
+  setenv("HPU_EMULATOR_MODULES", before.c_str(), 1);
 }
 
 }  // namespace

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Collectives of the backend hccl between emulated devices, beside Gloo between CPU tensors.
+
+    collectives.py [--ranks N] [--rounds N] [--json]
+
+The contenders alternate; every round has fresh processes. A time is that of one call, followed by
+a wait for its result, as the median over calls; the slowest rank counts. "two copies" is what
+copying the buffer twice takes with both ranks at work: an all-reduce of two ranks moves at least
+as many bytes. Raw results go to benchmarks/results/collectives.json. All times are CPU times of
+the emulated device.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from tables import number, table
+
+RESULTS = Path(__file__).resolve().parent / "results/collectives.json"
+SIZES = {"4 KiB": 4 << 10, "64 KiB": 64 << 10, "1 MiB": 1 << 20, "64 MiB": 64 << 20}
+SECONDS = 0.5  # for the calls of one figure
+
+
+def calls(device: str, elements: int) -> dict[str, Callable[[], object]]:
+    ranks = dist.get_world_size()
+    x, whole = torch.ones(elements, device=device), torch.ones(elements, device=device)
+    part = torch.ones(elements // ranks, device=device)
+    found: dict[str, Callable[[], object]] = {
+        "all_reduce": lambda: dist.all_reduce(x),
+        "broadcast": lambda: dist.broadcast(x, 0),
+        "all_gather": lambda: dist.all_gather_into_tensor(whole, part),
+    }
+    if device == "hpu":  # Gloo has none
+        found["reduce_scatter"] = lambda: dist.reduce_scatter_tensor(part, whole)
+    copy, other = torch.empty(elements), torch.ones(elements)
+    found["two copies"] = lambda: (copy.copy_(other), other.copy_(copy))
+    return found
+
+
+def time_of(call: Callable[[], object], settle: Callable[[], None]) -> float:
+    """All ranks make equally many calls, of which rank 0 decides the number."""
+    for _ in range(3):
+        call()
+        settle()
+    begin = time.perf_counter()
+    call()
+    settle()
+    count = [max(5, min(2000, int(SECONDS / max(time.perf_counter() - begin, 1e-6))))]
+    dist.broadcast_object_list(count, 0)
+    times = []
+    for _ in range(count[0]):
+        begin = time.perf_counter()
+        call()
+        settle()
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times)
+
+
+def run_rank(contender: str) -> None:
+    device = "hpu" if contender == "hccl" else "cpu"
+    dist.init_process_group(
+        contender,
+        init_method="file://" + os.environ["MEETING_FILE"],
+        rank=int(os.environ["RANK"]),
+        world_size=int(os.environ["WORLD_SIZE"]),
+    )
+    settle = torch.hpu.synchronize if device == "hpu" else lambda: None
+    times = {}
+    for size, count in SIZES.items():
+        for name, call in calls(device, count // 4).items():
+            times[f"{name} {size}"] = time_of(call, settle)
+    print(json.dumps(times))
+    dist.destroy_process_group()
+
+
+def measure(contender: str, ranks: int) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        processes = []
+        for rank in range(ranks):
+            variables = {
+                "RANK": str(rank),
+                "WORLD_SIZE": str(ranks),
+                "OMP_NUM_THREADS": "1",
+                "LOCAL_WORLD_SIZE": str(ranks),
+                "MEETING_FILE": f"{folder}/meeting",
+            }
+            processes.append(
+                subprocess.Popen(
+                    [sys.executable, "-W", "ignore", __file__, "--rank", contender],
+                    env=os.environ | variables,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+        outputs = [process.communicate(timeout=600)[0] for process in processes]
+    times = [json.loads(output.splitlines()[-1]) for output in outputs]
+    return {name: max(each[name] for each in times) for name in times[0]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--rank", choices=("hccl", "gloo"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.rank:
+        return run_rank(arguments.rank)
+    rounds: dict[str, list[dict[str, float]]] = {"hccl": [], "gloo": []}
+    for number_of_round in range(arguments.rounds):
+        for contender, results in rounds.items():
+            print(f"round {number_of_round + 1}: {contender}", file=sys.stderr)
+            results.append(measure(contender, arguments.ranks))
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps({"ranks": arguments.ranks, "rounds": rounds}, indent=1))
+    if arguments.json:
+        print(json.dumps({"ranks": arguments.ranks, "rounds": rounds}))
+        return None
+    best = {
+        contender: {name: statistics.median(each[name] for each in results) for name in results[0]}
+        for contender, results in rounds.items()
+    }
+    rows = []
+    for name, seconds in best["hccl"].items():
+        gloo = best["gloo"].get(name)
+        rows.append(
+            [
+                name,
+                number(seconds * 1e6),
+                "" if gloo is None else number(gloo * 1e6),
+                "" if gloo is None else f"{gloo / seconds:.2f} ×",
+            ]
+        )
+    print("\n".join(table(["call", "hccl, µs", "gloo, µs", "gloo / hccl"], rows)))
+    return None
+
+
+if __name__ == "__main__":
+    main()
