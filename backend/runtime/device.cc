@@ -78,6 +78,12 @@ int Device::Count() {
   return count > 0 ? 1 : 0;
 }
 
+int Device::HostCount() {
+  uint32_t count = 0;
+  if (!EnsureLibrary().ok() || api_->synDeviceGetCount(&count) != synSuccess) return 0;
+  return static_cast<int>(count);
+}
+
 absl::StatusOr<synDeviceType> Device::FindType() {
   for (int number = 0; number < synDeviceTypeInvalid; ++number) {
     const auto type = static_cast<synDeviceType>(number);

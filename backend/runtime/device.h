@@ -47,6 +47,8 @@ class Device {
   const std::string& library_path() const { return library_path_; }
   // Returns 1 if a device is present or acquired, else 0. Never fails.
   int Count();
+  // Returns the number of devices of this host that processes may hold, one each. Never fails.
+  int HostCount();
   // These return the type that would be acquired ("gaudi2"), and the ISA level that programs are
   // asked for: the emulator's key EMULATOR_ISA_LEVEL, by default the host's level ("" for a card).
   absl::StatusOr<std::string> Kind();

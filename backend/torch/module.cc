@@ -47,7 +47,7 @@ void BindDevice(py::module_& m) {
   m.def("set_sync_launch", [](bool on) { runtime::GetLaunchModes().wait_for_each = on; });
   m.def("is_acquired", [] { return Device::Get().acquired(); });
   m.def("is_available", [] { return Device::Get().Count() > 0; }, ReleaseGil());
-  m.def("device_count", [] { return Device::Get().Count(); }, ReleaseGil());
+  m.def("device_count", [] { return Device::Get().HostCount(); }, ReleaseGil());
   m.def("await_autograd_thread", &AwaitAutogradThread, ReleaseGil());
   m.def("is_in_bad_fork", [] { return Device::Get().in_bad_fork(); });
   m.def("device_name", [] { return AcquiredDevice().properties().name; }, ReleaseGil());

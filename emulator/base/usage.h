@@ -12,20 +12,21 @@ namespace hpu::emulator {
 
 // The layout is shared with the reader. All numbers are in the host's byte order.
 struct UsageNumbers {
-  static constexpr uint64_t kVersion = 1;
+  static constexpr uint64_t kVersion = 2;
   std::atomic<uint64_t> version;
   std::atomic<uint64_t> total_bytes;
   std::atomic<uint64_t> free_bytes;
   std::atomic<uint64_t> running;  // streams that work now
+  std::atomic<uint64_t> module;   // the device's number on this host
 };
-static_assert(sizeof(UsageNumbers) == 32 && std::atomic<uint64_t>::is_always_lock_free);
+static_assert(sizeof(UsageNumbers) == 40 && std::atomic<uint64_t>::is_always_lock_free);
 
 class Usage {
  public:
   static constexpr char kName[] = "hpu-emulated-device";
 
   // Where the system refuses the file, the numbers are kept all the same and nobody sees them.
-  explicit Usage(uint64_t total_bytes);
+  Usage(uint64_t total_bytes, uint32_t module);
   ~Usage();
   Usage(const Usage&) = delete;
   Usage& operator=(const Usage&) = delete;

@@ -21,7 +21,7 @@ Device::Device(ModuleClaim module, const DeviceProperties& properties, const Dev
       properties_(properties),
       options_(options),
       memory_(std::move(memory)),
-      usage_(memory_->total_bytes()),
+      usage_(memory_->total_bytes(), module_.module()),
       executor_(memory_->view(),
                 options.pack_bytes != 0 ? options.pack_bytes : memory_->total_bytes() / 2, counters,
                 profiler, faults),

@@ -12,7 +12,7 @@ namespace hpu::emulator {
 namespace {
 
 struct Numbers {
-  uint64_t version, total_bytes, free_bytes, running;
+  uint64_t version, total_bytes, free_bytes, running, module;
 };
 
 std::optional<std::filesystem::path> FindFile() {
@@ -41,10 +41,11 @@ Numbers Read() {
 TEST(UsageTest, TheFileSaysWhatIsFreeWhileTheDeviceExists) {
   ASSERT_FALSE(FindFile().has_value());
   {
-    Usage usage(1000);
+    Usage usage(1000, 3);
     EXPECT_EQ(Read().version, UsageNumbers::kVersion);
     EXPECT_EQ(Read().total_bytes, 1000u);
     EXPECT_EQ(Read().free_bytes, 1000u);
+    EXPECT_EQ(Read().module, 3u);
     usage.SetFree(300);
     EXPECT_EQ(Read().free_bytes, 300u);
   }
@@ -52,7 +53,7 @@ TEST(UsageTest, TheFileSaysWhatIsFreeWhileTheDeviceExists) {
 }
 
 TEST(UsageTest, WorkIsCountedWhileItRuns) {
-  Usage usage(1000);
+  Usage usage(1000, 3);
   EXPECT_EQ(Read().running, 0u);
   usage.Begin();
   usage.Begin();  // of another stream

@@ -5,6 +5,13 @@
 #include "backend/torch/device/errors.h"
 
 namespace hpu::torch_backend {
+
+void CheckDeviceIndex(c10::DeviceIndex index) {
+  if (index <= 0) return;
+  const int count = runtime::Device::Get().HostCount();
+  TORCH_CHECK(index < count, "hpu:", static_cast<int>(index), " does not exist: this host has ",
+              count, " hpu devices, and a process holds one of them");
+}
 namespace {
 
 using runtime::Device;

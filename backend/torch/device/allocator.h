@@ -11,6 +11,10 @@ namespace hpu::torch_backend {
 // The device is 0 everywhere: one device per process.
 inline const c10::Device kHpuDevice{c10::DeviceType::HPU, 0};
 
+// Throws for an index that no device of this host has. Every other index means the process's own
+// device, because programs of several ranks name theirs by the rank.
+void CheckDeviceIndex(c10::DeviceIndex index);
+
 // Returns the allocator for storage of tensors on hpu, which allocates for the current stream. A
 // DataPtr of 0 bytes is null.
 c10::DeviceAllocator& GetDeviceAllocator();

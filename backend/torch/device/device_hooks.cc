@@ -18,11 +18,6 @@ c10::Stream StreamWithId(uint32_t id) {
   return c10::Stream(c10::Stream::UNSAFE, kHpuDevice, static_cast<c10::StreamId>(id));
 }
 
-void CheckIndex(c10::DeviceIndex index) {
-  TORCH_CHECK(index == 0 || index == -1, "hpu:", static_cast<int>(index),
-              " does not exist: a process has one hpu device, hpu:0");
-}
-
 struct HpuGuard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return c10::DeviceType::HPU; }
   c10::DeviceIndex deviceCount() const noexcept override {
@@ -31,11 +26,11 @@ struct HpuGuard final : c10::impl::DeviceGuardImplInterface {
 
   c10::Device getDevice() const override { return kHpuDevice; }
   c10::Device exchangeDevice(c10::Device device) const override {
-    CheckIndex(device.index());
+    CheckDeviceIndex(device.index());
     return kHpuDevice;
   }
   void setDevice(c10::Device device) const override {
-    CheckIndex(device.index());
+    CheckDeviceIndex(device.index());
     NoteDeviceThread();
   }
   void uncheckedSetDevice(c10::Device /*device*/) const noexcept override {}
@@ -121,10 +116,10 @@ struct HPUHooks final : HPUHooksInterface {
   DeviceIndex deviceCount() const override {
     return static_cast<DeviceIndex>(hpu::runtime::Device::Get().Count());
   }
-  void setCurrentDevice(DeviceIndex index) const override { hpu::torch_backend::CheckIndex(index); }
+  void setCurrentDevice(DeviceIndex index) const override { hpu::torch_backend::CheckDeviceIndex(index); }
   DeviceIndex getCurrentDevice() const override { return 0; }
   DeviceIndex exchangeDevice(DeviceIndex index) const override {
-    hpu::torch_backend::CheckIndex(index);
+    hpu::torch_backend::CheckDeviceIndex(index);
     return 0;
   }
   DeviceIndex maybeExchangeDevice(DeviceIndex index) const override {

@@ -32,8 +32,7 @@ void CheckFactory(std::optional<at::Layout> layout, std::optional<at::Device> de
               " is not supported");
   TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory),
               "Cannot pin a hpu tensor; only dense CPU tensors can be pinned");
-  TORCH_CHECK(!device.has_value() || device->index() <= 0, *device,
-              " does not exist: a process has one hpu device, hpu:0");
+  if (device.has_value()) CheckDeviceIndex(device->index());
 }
 
 c10::Allocator* AllocatorOfEmpty() {

@@ -14,12 +14,14 @@ LIBRARY = Path(__file__).resolve().parents[1] / "torch" / "_native" / "libSynaps
 _LOOK_S = 0.1
 _SUCCESS = 0
 _TEXT_BYTES = 256
-# By the library's name of the device: the names of the cards that Intel sells with it, and the PCI
+_DEVICE_TYPES = 8
+_MOST_MODULES = 65536
+# By the number of the device's type: the names of the cards that Intel sells with it, and the PCI
 # device id by which the bridge's tests tell the generations apart.
 _CARDS = {
-    "GAUDI": ("HL-205", "0x1da31000", "gaudi"),
-    "GAUDI2": ("HL-225", "0x1da31020", "gaudi2"),
-    "GAUDI3": ("HL-325L", "0x1da31060", "gaudi3"),
+    2: ("HL-205", "0x1da31000", "gaudi"),
+    4: ("HL-225", "0x1da31020", "gaudi2"),
+    5: ("HL-325L", "0x1da31060", "gaudi3"),
 }
 
 
@@ -49,7 +51,6 @@ class Module:
 
     @property
     def free(self) -> int:
-        """Each process has a device of its own, so that together they may use more than one has."""
         return max(0, self.total - self.used)
 
     @property
@@ -88,26 +89,54 @@ def driver_version() -> str:
     return _text(_open(), "synDriverGetVersion")
 
 
+def _size(library: ctypes.CDLL, users: list[Process]) -> int:
+    """The bytes of a device. The library says it of an acquired one only."""
+    if users:
+        return users[0].total
+    device = ctypes.c_uint32()
+    try:
+        _call(library, "synDeviceAcquire", ctypes.byref(device), None)
+    except DeviceError:
+        # A process has acquired the last free one since the look.
+        if users := processes(_LOOK_S):
+            return users[0].total
+        raise
+    free, total = ctypes.c_uint64(), ctypes.c_uint64()
+    _call(library, "synDeviceGetMemoryInfo", device, ctypes.byref(free), ctypes.byref(total))
+    _call(library, "synDeviceRelease", device)
+    return total.value
+
+
+def _card(library: ctypes.CDLL) -> tuple[str, str, str]:
+    counts = (ctypes.c_uint32 * _DEVICE_TYPES)()
+    _call(library, "synDeviceCount", counts)
+    return next(card for number, card in _CARDS.items() if counts[number] > 0)
+
+
 def modules() -> list[Module]:
-    """The modules of this host; there is one. The process acquires it to ask for its size."""
+    """The modules of this host, and the processes that hold them."""
     library = _open()
     # Otherwise the library would write a profile of this process.
     os.environ.pop("HABANA_PROFILE", None)
     _call(library, "synInitialize")
-    ids, count = (ctypes.c_uint32 * 64)(), ctypes.c_uint32(64)
+    ids, count = (ctypes.c_uint32 * _MOST_MODULES)(), ctypes.c_uint32(_MOST_MODULES)
     _call(library, "synDeviceGetModuleIDs", ids, ctypes.byref(count))
     driver = driver_version()
     users = processes(_LOOK_S)
-    found = []
-    for index, module_id in enumerate(ids[: count.value]):
-        device = ctypes.c_uint32()
-        _call(
-            library, "synDeviceAcquireByModuleId", ctypes.byref(device), ctypes.c_uint32(module_id)
+    found = ids[: count.value]
+    if not found:
+        raise DeviceError("HABANA_VISIBLE_MODULES or HABANA_VISIBLE_DEVICES hides every module")
+    total = _size(library, users)
+    card = _card(library)
+    return [
+        Module(
+            index,
+            module,
+            f"{module >> 8:04x}:{module & 0xFF:02x}:00.0",
+            *card,
+            driver,
+            total,
+            [user for user in users if user.module == module],
         )
-        free, total = ctypes.c_uint64(), ctypes.c_uint64()
-        _call(library, "synDeviceGetMemoryInfo", device, ctypes.byref(free), ctypes.byref(total))
-        name = _text(library, "synDeviceGetName", device)
-        bus_id = _text(library, "synDeviceGetPCIBusId", device)
-        _call(library, "synDeviceRelease", device)
-        found.append(Module(index, module_id, bus_id, *_CARDS[name], driver, total.value, users))
-    return found
+        for index, module in enumerate(found)
+    ]

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _NAME = "/memfd:hpu-emulated-device"
-# version, bytes, free bytes, streams that work now
-_NUMBERS = struct.Struct("=4Q")
-_VERSION = 1
+# version, bytes, free bytes, streams that work now, module
+_NUMBERS = struct.Struct("=5Q")
+_VERSION = 2
 _LOOKS = 50
 
 
@@ -24,11 +24,13 @@ class _Numbers:
     total: int
     free: int
     running: int
+    module: int
 
 
 @dataclass(frozen=True)
 class Process:
     pid: int
+    module: int
     name: str
     total: int
     used: int
@@ -84,5 +86,5 @@ def processes(seconds: float) -> list[Process]:
         if last is not None:
             busy = sum(numbers is not None and numbers.running > 0 for numbers in seen)
             used = last.total - last.free
-            found.append(Process(pid, name, last.total, used, round(100 * busy / _LOOKS)))
+            found.append(Process(pid, last.module, name, last.total, used, round(100 * busy / _LOOKS)))
     return found

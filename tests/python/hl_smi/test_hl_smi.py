@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import os
 import re
 import subprocess
 import sys
@@ -19,6 +20,10 @@ import habana_frameworks
 from habana_frameworks.hl_smi.processes import processes
 
 MIB = 1 << 20
+# The host of most tests has one module. A test that starts a process with the device gives it a
+# module that no other test has.
+ONE = {"HPU_EMULATOR_MODULES": "1"}
+OWN = {"HPU_EMULATOR_MODULES": "60000", "HABANA_VISIBLE_MODULES": str(2000 + os.getpid() % 50000)}
 # A process that uses the device: it says what it has reserved, and goes on computing until its
 # standard input ends.
 _USER = """
@@ -46,7 +51,7 @@ def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     path = str(Path(habana_frameworks.__file__ or "").parents[1])
     return subprocess.run(
         command,
-        env={"PYTHONPATH": path, "PATH": "/usr/bin:/bin", **env},
+        env={"PYTHONPATH": path, "PATH": "/usr/bin:/bin", **(ONE | env)},
         capture_output=True,
         text=True,
         check=False,
@@ -54,8 +59,8 @@ def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def rows(*fields: str, form: str = "csv,noheader") -> list[list[str]]:
-    text = hl_smi("-Q", ",".join(fields), "-f", form)
+def rows(*fields: str, form: str = "csv,noheader", **env: str) -> list[list[str]]:
+    text = hl_smi("-Q", ",".join(fields), "-f", form, **env)
     return [[cell.strip() for cell in row] for row in csv.reader(text.splitlines())]
 
 
@@ -63,7 +68,11 @@ def rows(*fields: str, form: str = "csv,noheader") -> list[list[str]]:
 def user(how: str) -> Iterator[tuple[int, int]]:
     """A process with the device: its number and the bytes that it has reserved."""
     process = subprocess.Popen(
-        [sys.executable, "-c", _USER, how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", _USER, how],
+        env=os.environ | OWN,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdin is not None
     assert process.stdout is not None
@@ -156,20 +165,28 @@ def test_units_are_left_out_on_request():
 
 
 def test_memory_is_what_processes_have_reserved():
-    """Other tests use devices at the same time, so each look is compared with itself."""
     with user("idle") as (pid, reserved):
         assert reserved >= 16 * MIB
-        table = hl_smi()
+        table = hl_smi(**OWN)
         used = re.findall(r"^\|\s+0\s+(\d+)\s+.*?\s+(\d+)MiB\s+\|$", table, re.M)
-        assert (str(pid), str(reserved // MIB)) in used
+        assert used == [(str(pid), str(reserved // MIB))]
         total = re.search(r"(\d+)MiB / \d+MiB", table)
         assert total is not None
-        assert abs(int(total[1]) - sum(int(mib) for _, mib in used)) <= len(used)
-        query = rows("memory.used,memory.free,memory.total", form="csv,noheader,nounits")
+        assert int(total[1]) == reserved // MIB
+        query = rows("memory.used,memory.free,memory.total", form="csv,noheader,nounits", **OWN)
         used_of_all, free, whole = (int(cell) for cell in query[0])
-        assert used_of_all >= reserved // MIB
+        assert used_of_all == reserved // MIB
         assert abs(used_of_all + free - whole) <= 1
-    assert str(pid) not in hl_smi()
+        assert rows("module_id", **OWN) == [[OWN["HABANA_VISIBLE_MODULES"]]]
+        # The process is not on the other modules.
+        assert str(pid) not in hl_smi()
+    assert str(pid) not in hl_smi(**OWN)
+
+
+def test_a_host_has_eight_modules():
+    assert rows("index", "module_id", "bus_id", HPU_EMULATOR_MODULES="") == [
+        [str(i), str(i), f"0000:{i:02x}:00.0"] for i in range(8)
+    ]
 
 
 def test_utilization_tells_a_busy_process_from_an_idle_one():
@@ -181,7 +198,7 @@ def test_utilization_tells_a_busy_process_from_an_idle_one():
         wait_until(lambda: percent(pid) == 0)  # its first product may still run
     with user("busy") as (pid, _):
         wait_until(lambda: percent(pid) >= 50)
-        assert int(rows("utilization.aip", form="csv,noheader,nounits")[0][0]) > 0
+        assert int(rows("utilization.aip", form="csv,noheader,nounits", **OWN)[0][0]) > 0
 
 
 def test_a_forked_child_does_not_count_its_parents_memory_again():

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import io
+import os
 
 import pytest
 import torch
+from processes import output_of
 
 import habana_frameworks.torch  # noqa: F401  registers the device
 
@@ -20,13 +22,30 @@ def on_hpu(tensor: torch.Tensor) -> torch.Tensor:
 def test_accelerator_is_found():
     assert torch.accelerator.current_accelerator() == torch.device("hpu")
     assert torch.hpu.is_available()
-    assert torch.hpu.device_count() == 1
+    assert torch.hpu.device_count() == int(os.environ["HPU_EMULATOR_MODULES"])
+    assert torch.accelerator.device_count() == 1
     assert torch.empty(1, device="hpu").device == torch.device("hpu:0")
 
 
-def test_second_device_is_refused_by_name():
-    with pytest.raises(RuntimeError, match="hpu:1 does not exist"):
-        torch.empty(1, device="hpu:1")
+def test_a_rank_names_the_processes_device_by_its_number():
+    code = """
+import torch
+torch.hpu.set_device(1)
+torch.accelerator.set_device_index(2)
+x = torch.ones(2, device="hpu:3")
+print(x.device, torch.hpu.current_device(), torch.zeros(1).to("hpu:1").device, (x + 1).tolist())
+for call in (lambda: torch.empty(1, device="hpu:8"), lambda: torch.hpu.set_device(9)):
+    try:
+        call()
+    except Exception as error:
+        print(str(error).splitlines()[0])
+"""
+    lines = output_of(code, HPU_EMULATOR_MODULES="8").stdout.splitlines()
+    assert lines == [
+        "hpu:0 0 hpu:0 [2.0, 2.0]",
+        "hpu:8 does not exist: this host has 8 hpu devices, and a process holds one of them",
+        "hpu:9: this host has 8 hpu devices",
+    ]
 
 
 DTYPES = [

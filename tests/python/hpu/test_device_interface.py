@@ -59,8 +59,8 @@ def test_devices():
     hpu.set_device("hpu")
     with hpu.device(0), DeviceGuard(hpu, 0), DeviceGuard(hpu, None):
         assert hpu.current_device() == 0
-    for refused in (1, "hpu:1"):
-        with pytest.raises(ValueError, match="a process has one device, hpu:0"):
+    for refused in (5000, -2):
+        with pytest.raises(ValueError, match="this host has"):
             hpu.set_device(refused)
     with pytest.raises(ValueError, match="expected an hpu device"):
         hpu.synchronize("cpu")

@@ -90,15 +90,6 @@ def test_rank_without_a_card(environment, hccl):
         hccl.initialize_distributed_hpu(4, 2, 2)
 
 
-def test_launched_rank_is_told_that_there_are_no_collectives(told, hccl):
-    hccl.initialize_distributed_hpu()
-    assert told() == []
-    hccl.initialize_distributed_hpu(2, 0, 0)
-    hccl.initialize_distributed_hpu(2, 0, 0)
-    (line,) = told()
-    assert line.startswith('the process group backend "hccl" does not exist')
-
-
 def test_import_sets_the_environment_up():
     code = (
         "import os\n"

@@ -118,7 +118,7 @@ def is_available() -> bool:
 
 @constant_in_graphs
 def device_count() -> int:
-    """The number of devices: 0 or 1."""
+    """The number of devices of this host. A process holds one of them, which is hpu:0 to it."""
     return int(native.torch_module().device_count())
 
 

@@ -77,7 +77,8 @@ class HpuInterface(DeviceInterface):
 
     @staticmethod
     def device_count() -> int:
-        return int(native.torch_module().device_count())
+        """Those of this process, among which Dynamo chooses: one, or none."""
+        return int(native.torch_module().is_available())
 
     @staticmethod
     def is_available() -> bool:

@@ -1,10 +1,13 @@
-"""The device of a call: a process has one, index 0."""
+"""The device of a call. A process has one, index 0; programs of several ranks name theirs by the
+rank, so every index below the number of the host's devices means the process's own."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+
+from .. import native
 
 DeviceArgument = torch.device | str | int | None
 # Types of devices that stand for hpu in the functions of torch.hpu; gpu_migration adds one.
@@ -23,8 +26,8 @@ def check_device(value: DeviceArgument) -> int:
         if value.type != "hpu" and value.type not in also_accepted:
             raise ValueError(f"expected an hpu device, got {value}")
         value = 0 if value.index is None else value.index
-    if value not in (0, -1):
-        raise ValueError(f"hpu:{value}: a process has one device, hpu:0")
+    if value not in (0, -1) and not 0 <= value < (count := native.torch_module().device_count()):
+        raise ValueError(f"hpu:{value}: this host has {count} hpu devices")
     return 0
 
 

@@ -31,7 +31,7 @@ _DUMPS = (
     "GRAPH_VISUALIZATION=1 writes graphs to files; "
     "TORCH_LOGS=habana_frameworks.torch.dynamo lists them"
 )
-_COLLECTIVES = "there are no collectives between hpu devices"
+_COLLECTIVES = "collectives are queued by the process group and enter no graph"
 _THREADS = "a call is queued by its own thread, and compile servers have workers"
 _ATTENTION = "the compiler chooses the blocks of attention"
 _PROGRAMS = "a process always keeps the programs that it used last"
@@ -109,8 +109,5 @@ VARIABLES: tuple[Flag, ...] = (
     Flag("GC_KERNEL_PATH", "", "the emulated device loads no kernels of TPC libraries"),
     Flag("FUSER_ENABLE_MULTI_THREADED_INVOCATIONS", "", "EMULATOR_COMPILE_THREADS sets threads"),
     Flag("HABANA_PGM_LRU_MAX", "", "a process keeps the 512 programs that it used last"),
-    Flag("HCCL_OVER_OFI", "0", _COLLECTIVES),
-    Flag("HCCL_GAUDI_DIRECT", "0", _COLLECTIVES),
-    Flag("HCCL_SOCKET_IFNAME", "", _COLLECTIVES),
-    Flag("HCCL_COMM_ID", "", _COLLECTIVES),
+    Flag("HCCL_GAUDI_DIRECT", "0", "data between hosts goes through host memory"),
 )

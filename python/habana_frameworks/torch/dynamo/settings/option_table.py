@@ -112,7 +112,7 @@ OPTIONS: tuple[Option, ...] = (
         kind=bool,
         default=True,
         key=False,
-        effect="collectives are not compiled",
+        effect="collectives run between the recipes of a graph",
         text="All-reduce in place.",
     ),
     Option(
@@ -130,7 +130,7 @@ OPTIONS: tuple[Option, ...] = (
         kind=bool,
         default=False,
         key=False,
-        effect="collectives are not compiled",
+        effect="collectives run between the recipes of a graph",
         text="Signal collectives from inside graphs.",
     ),
     Option(
@@ -148,7 +148,7 @@ OPTIONS: tuple[Option, ...] = (
         kind=bool,
         default=True,
         key=False,
-        effect="collectives are not compiled",
+        effect="collectives run between the recipes of a graph",
         text="Overlap gradients and all-reduce.",
     ),
     Option(

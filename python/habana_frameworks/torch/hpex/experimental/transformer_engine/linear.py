@@ -118,7 +118,7 @@ class Linear(TransformerEngineBaseModule):
         if tp_size != 1 or sequence_parallel:
             raise ValueError(
                 f"te.Linear: tp_size={tp_size}, sequence_parallel={sequence_parallel}: layers over "
-                "several devices are not supported; there are no collectives between hpu devices"
+                "several devices are not supported: the layer exchanges nothing between ranks"
             )
         if parallel_mode not in (None, "row", "column"):
             raise ValueError(f'te.Linear: parallel_mode={parallel_mode!r}; use "row" or "column"')
