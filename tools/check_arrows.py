@@ -124,6 +124,7 @@ ARROWS: dict[str, set[str]] = {
         "recipe_store",
     },
     "backend/client": {"base", "compile_client", "graph", "program", "proto", "recipe_store"},
+    "data_loader": {"base"},
     "backend/runtime": {
         "base",
         "graph",
@@ -155,6 +156,7 @@ OUR_ROOTS = (
     "recipe_store/",
     "compile_client/",
     "compiler_server/",
+    "data_loader/",
     "backend/",
 )
 
@@ -188,7 +190,8 @@ OUTSIDE: list[tuple[re.Pattern[str], set[str]]] = [
         {"graph_compiler"},
     ),
     (re.compile(r"^(spdlog|fmt)/"), {"base"}),
-    (re.compile(r"^pybind11/"), {"backend/torch", "backend/client"}),
+    (re.compile(r"^(jpeglib|jerror)\.h$"), {"data_loader"}),
+    (re.compile(r"^pybind11/"), {"backend/torch", "backend/client", "data_loader"}),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')
 

@@ -1,0 +1,135 @@
+#include "data_loader/resize.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace hpu::data_loader {
+namespace {
+
+double Triangle(double x) { return std::max(0.0, 1.0 - std::abs(x)); }
+
+// The kernel along rows reads two taps at once, and each weight for four channels.
+std::vector<int32_t> ForChannels(const Axis& axis, int taps) {
+  const size_t count = axis.first.size();
+  std::vector<int32_t> result(count * taps * kPixelBytes);
+  for (size_t i = 0; i < count; ++i) {
+    for (int t = 0; t < axis.taps; ++t) {
+      int32_t* four = &result[(i * taps + t) * kPixelBytes];
+      std::fill(four, four + kPixelBytes, axis.weights[i * axis.taps + t]);
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+void Axis::MoveOrigin(int origin) {
+  for (int32_t& position : first) position -= origin;
+  source_begin -= origin;
+  source_end -= origin;
+}
+
+Axis MakeAxis(const AxisRange& range) {
+  Axis axis;
+  const double step = (range.end - range.begin) / range.size;
+  const double reach = std::max(step, 1.0);
+  const double steepness = 1.0 / reach;
+  const auto center = [&](int i) { return range.begin + (range.window_begin + i + 0.5) * step; };
+  std::vector<int> counts(range.window_size);
+  axis.first.resize(range.window_size);
+  for (int i = 0; i < range.window_size; ++i) {
+    axis.first[i] = std::max(range.low, static_cast<int>(center(i) - reach + 0.5));
+    counts[i] = std::min(range.high, static_cast<int>(center(i) + reach + 0.5)) - axis.first[i];
+    axis.taps = std::max(axis.taps, counts[i]);
+  }
+  axis.weights.assign(static_cast<size_t>(range.window_size) * axis.taps, 0);
+  axis.copies = true;
+  axis.source_begin = range.high;
+  axis.source_end = range.low;
+  std::vector<double> shares(axis.taps);
+  for (int i = 0; i < range.window_size; ++i) {
+    double sum = 0;
+    for (int t = 0; t < counts[i]; ++t) {
+      shares[t] = Triangle((axis.first[i] + t - center(i) + 0.5) * steepness);
+      sum += shares[t];
+    }
+    // The taps of the last results must not reach behind the source, so theirs begin with zeros.
+    const int zeros = std::max(0, axis.first[i] + axis.taps - range.high);
+    int32_t* weights = &axis.weights[static_cast<size_t>(i) * axis.taps + zeros];
+    for (int t = 0; t < counts[i]; ++t) {
+      weights[t] = static_cast<int32_t>(0.5 + shares[t] / sum * (1 << kWeightBits));
+    }
+    axis.copies &= weights[0] == 1 << kWeightBits && axis.first[i] == axis.first[0] + i;
+    axis.first[i] -= zeros;
+    axis.source_begin = std::min(axis.source_begin, axis.first[i]);
+    axis.source_end = std::max(axis.source_end, axis.first[i] + axis.taps);
+  }
+  // Copies have one tap each.
+  if (axis.copies) {
+    for (int i = 0; i < range.window_size; ++i) axis.first[i] = static_cast<int>(center(i));
+    axis.source_begin = axis.first[0];
+    axis.source_end = axis.first[0] + range.window_size;
+  }
+  return axis;
+}
+
+namespace {
+
+// Rows of pixels somewhere in memory.
+struct Rows {
+  const uint8_t* first;
+  size_t stride;
+};
+
+Rows RowsOf(const Pixels& pixels) { return {pixels.row(0), pixels.stride()}; }
+
+// Resizes along rows, `count` of them.
+void Across(const Rows& from, int count, const Axis& columns, const Kernels& kernels, uint8_t* to,
+            size_t stride) {
+  const int taps = (columns.taps + 1) / 2 * 2;
+  const std::vector<int32_t> weights = ForChannels(columns, taps);
+  for (int row = 0; row < count; ++row) {
+    kernels.horizontal(from.first + from.stride * row, columns.first.data(), weights.data(), taps,
+                       static_cast<int>(columns.first.size()), to + stride * row);
+  }
+}
+
+// Resizes along columns. `from` begins with the row rows.source_begin.
+void Down(const Rows& from, const Axis& rows, size_t bytes, const Kernels& kernels, uint8_t* to,
+          size_t stride) {
+  for (size_t i = 0; i < rows.first.size(); ++i, to += stride) {
+    const uint8_t* row = from.first + from.stride * (rows.first[i] - rows.source_begin);
+    if (rows.copies) {
+      std::memcpy(to, row, bytes);
+    } else {
+      kernels.vertical(row, from.stride, &rows.weights[i * rows.taps], rows.taps, bytes, to);
+    }
+  }
+}
+
+}  // namespace
+
+void Resize(const Pixels& source, const Axis& columns, const Axis& rows, bool down_first,
+            const Kernels& kernels, Pixels& between, Pixels& target, int x, int y) {
+  const int width = static_cast<int>(columns.first.size());
+  const int height = static_cast<int>(rows.first.size());
+  const size_t bytes = static_cast<size_t>(width) * kPixelBytes;
+  uint8_t* const to = target.row(y) + static_cast<size_t>(x) * kPixelBytes;
+  Rows from{source.row(rows.source_begin), source.stride()};
+  if (columns.copies) {
+    from.first += static_cast<size_t>(columns.source_begin) * kPixelBytes;
+    Down(from, rows, bytes, kernels, to, target.stride());
+  } else if (down_first) {
+    between.Reset({source.size().width, height});
+    Down(from, rows, source.stride(), kernels, between.row(0), between.stride());
+    Across(RowsOf(between), height, columns, kernels, to, target.stride());
+  } else {
+    const int read = rows.source_end - rows.source_begin;
+    between.Reset({width, read});
+    Across(from, read, columns, kernels, between.row(0), between.stride());
+    Down(RowsOf(between), rows, bytes, kernels, to, target.stride());
+  }
+}
+
+}  // namespace hpu::data_loader

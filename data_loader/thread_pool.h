@@ -1,0 +1,34 @@
+// Threads that run tasks in the order in which they were given.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace hpu::data_loader {
+
+class ThreadPool {
+ public:
+  explicit ThreadPool(int threads);
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+  // Waits for the tasks that run. Those that have not begun never run.
+  ~ThreadPool();
+
+  // Tasks must not throw.
+  void Add(std::function<void()> task);
+
+ private:
+  void Work();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> tasks_;  // guarded by mutex_
+  bool stopping_ = false;                    // guarded by mutex_
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace hpu::data_loader
