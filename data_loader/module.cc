@@ -73,6 +73,7 @@ class PyFiles {
     }
     return sizes;
   }
+  bool Done() { return files_->Wait(std::chrono::milliseconds(0)); }
   std::string Error(size_t index) const {
     return std::string(files_->entries().at(index).status.message());
   }
@@ -220,6 +221,7 @@ PYBIND11_MODULE(_native, m) {
   m.def("run_plan", &RunPlan, py::arg("bytes"), py::arg("plan"), py::arg("size") = py::none(),
         py::arg("scaled") = true, py::arg("tall_first") = true, py::arg("level") = "");
   py::class_<PyFiles>(m, "Files")
+      .def("done", &PyFiles::Done)
       .def("sizes", &PyFiles::Sizes)
       .def("error", &PyFiles::Error)
       .def("set_pixels", &PyFiles::SetPixels);
