@@ -1,5 +1,9 @@
-// The inner loops, once for each ISA level (x86-64-v2, v3, v4). They calculate with integers, so
-// every level gives the same bytes.
+// The inner loops of resizing, once for each ISA level (x86-64-v2 and v3). They calculate with
+// integers, so every level gives the same bytes.
+//
+// A weight is an integer with kWeightBits bits behind the point, which does not fit the
+// multiplication of 16-bit values by which vectors add two products at once. It is therefore split
+// into high * 2^kLowBits + low, and the sums of the two halves are joined at the end.
 #pragma once
 
 #include <cstddef>
@@ -8,20 +12,29 @@
 
 namespace hpu::data_loader {
 
-// Weights are integers with this many bits behind the point.
 constexpr int kWeightBits = 22;
+constexpr int kLowBits = 11;
+
+// The weights of two taps, the first of them in the lower 16 bits of each half.
+struct WeightPair {
+  uint32_t high = 0;
+  uint32_t low = 0;
+};
+
+struct Bytes {
+  const uint8_t* first;
+  size_t stride;  // from one row to the next
+};
 
 struct Kernels {
   const char* name;
-  // Writes `count` pixels. Pixel i is the sum over t < taps of weight t of pixel i times the pixel
-  // first[i] + t of `row`. `taps` is even; each weight stands in `weights` four times, for the four
-  // channels.
-  void (*horizontal)(const uint8_t* row, const int32_t* first, const int32_t* weights, int taps,
-                     int count, uint8_t* out);
-  // Writes `bytes` bytes, rounded up to a multiple of 16, which must be readable and writable. Byte
-  // i is the sum over t < taps of weights[t] times byte i of the row at `rows` + t * stride.
-  void (*vertical)(const uint8_t* rows, size_t stride, const int32_t* weights, int taps,
-                   size_t bytes, uint8_t* out);
+  // Writes `count` pixels in each of `rows` rows. Pixel i is the weighted sum of 2 * pairs pixels
+  // of the row, beginning with pixel first[i], by the weights at weights[i * pairs].
+  void (*across)(Bytes from, int rows, const int32_t* first, const WeightPair* weights, int pairs,
+                 int count, uint8_t* to, size_t stride);
+  // Writes one row of `bytes` bytes, rounded up to a multiple of 32, which must be readable and
+  // writable. Each byte is the weighted sum of the bytes of `taps` rows.
+  void (*down)(Bytes from, const WeightPair* weights, int taps, size_t bytes, uint8_t* to);
 };
 
 // Those that this processor can run, the slowest first.

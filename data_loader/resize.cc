@@ -9,17 +9,13 @@ namespace {
 
 double Triangle(double x) { return std::max(0.0, 1.0 - std::abs(x)); }
 
-// The kernel along rows reads two taps at once, and each weight for four channels.
-std::vector<int32_t> ForChannels(const Axis& axis, int taps) {
-  const size_t count = axis.first.size();
-  std::vector<int32_t> result(count * taps * kPixelBytes);
-  for (size_t i = 0; i < count; ++i) {
-    for (int t = 0; t < axis.taps; ++t) {
-      int32_t* four = &result[(i * taps + t) * kPixelBytes];
-      std::fill(four, four + kPixelBytes, axis.weights[i * axis.taps + t]);
-    }
-  }
-  return result;
+void SetWeight(WeightPair* weights, int tap, int32_t weight) {
+  constexpr int32_t kHalf = 1 << (kLowBits - 1);
+  const int32_t high = (weight + kHalf) >> kLowBits;
+  const int32_t low = weight - high * (1 << kLowBits);
+  const int shift = tap % 2 * 16;
+  weights[tap / 2].high |= static_cast<uint32_t>(high) << shift;
+  weights[tap / 2].low |= static_cast<uint32_t>(static_cast<uint16_t>(low)) << shift;
 }
 
 }  // namespace
@@ -43,7 +39,7 @@ Axis MakeAxis(const AxisRange& range) {
     counts[i] = std::min(range.high, static_cast<int>(center(i) + reach + 0.5)) - axis.first[i];
     axis.taps = std::max(axis.taps, counts[i]);
   }
-  axis.weights.assign(static_cast<size_t>(range.window_size) * axis.taps, 0);
+  axis.weights.resize(axis.first.size() * axis.pairs());
   axis.copies = true;
   axis.source_begin = range.high;
   axis.source_end = range.low;
@@ -56,11 +52,12 @@ Axis MakeAxis(const AxisRange& range) {
     }
     // The taps of the last results must not reach behind the source, so theirs begin with zeros.
     const int zeros = std::max(0, axis.first[i] + axis.taps - range.high);
-    int32_t* weights = &axis.weights[static_cast<size_t>(i) * axis.taps + zeros];
+    WeightPair* weights = &axis.weights[static_cast<size_t>(i) * axis.pairs()];
     for (int t = 0; t < counts[i]; ++t) {
-      weights[t] = static_cast<int32_t>(0.5 + shares[t] / sum * (1 << kWeightBits));
+      const double weight = shares[t] / sum * (1 << kWeightBits);
+      SetWeight(weights, zeros + t, static_cast<int32_t>(0.5 + weight));
     }
-    axis.copies &= weights[0] == 1 << kWeightBits && axis.first[i] == axis.first[0] + i;
+    axis.copies &= shares[0] == sum && axis.first[i] == axis.first[0] + i;
     axis.first[i] -= zeros;
     axis.source_begin = std::min(axis.source_begin, axis.first[i]);
     axis.source_end = std::max(axis.source_end, axis.first[i] + axis.taps);
@@ -76,34 +73,23 @@ Axis MakeAxis(const AxisRange& range) {
 
 namespace {
 
-// Rows of pixels somewhere in memory.
-struct Rows {
-  const uint8_t* first;
-  size_t stride;
-};
+Bytes BytesOf(const Pixels& pixels) { return {pixels.row(0), pixels.stride()}; }
 
-Rows RowsOf(const Pixels& pixels) { return {pixels.row(0), pixels.stride()}; }
-
-// Resizes along rows, `count` of them.
-void Across(const Rows& from, int count, const Axis& columns, const Kernels& kernels, uint8_t* to,
+void Across(const Bytes& from, int rows, const Axis& columns, const Kernels& kernels, uint8_t* to,
             size_t stride) {
-  const int taps = (columns.taps + 1) / 2 * 2;
-  const std::vector<int32_t> weights = ForChannels(columns, taps);
-  for (int row = 0; row < count; ++row) {
-    kernels.horizontal(from.first + from.stride * row, columns.first.data(), weights.data(), taps,
-                       static_cast<int>(columns.first.size()), to + stride * row);
-  }
+  kernels.across(from, rows, columns.first.data(), columns.weights.data(), columns.pairs(),
+                 static_cast<int>(columns.first.size()), to, stride);
 }
 
-// Resizes along columns. `from` begins with the row rows.source_begin.
-void Down(const Rows& from, const Axis& rows, size_t bytes, const Kernels& kernels, uint8_t* to,
+// `from` begins with the row rows.source_begin.
+void Down(const Bytes& from, const Axis& rows, size_t bytes, const Kernels& kernels, uint8_t* to,
           size_t stride) {
   for (size_t i = 0; i < rows.first.size(); ++i, to += stride) {
     const uint8_t* row = from.first + from.stride * (rows.first[i] - rows.source_begin);
     if (rows.copies) {
       std::memcpy(to, row, bytes);
     } else {
-      kernels.vertical(row, from.stride, &rows.weights[i * rows.taps], rows.taps, bytes, to);
+      kernels.down({row, from.stride}, &rows.weights[i * rows.pairs()], rows.taps, bytes, to);
     }
   }
 }
@@ -116,19 +102,19 @@ void Resize(const Pixels& source, const Axis& columns, const Axis& rows, bool do
   const int height = static_cast<int>(rows.first.size());
   const size_t bytes = static_cast<size_t>(width) * kPixelBytes;
   uint8_t* const to = target.row(y) + static_cast<size_t>(x) * kPixelBytes;
-  Rows from{source.row(rows.source_begin), source.stride()};
+  Bytes from{source.row(rows.source_begin), source.stride()};
   if (columns.copies) {
     from.first += static_cast<size_t>(columns.source_begin) * kPixelBytes;
     Down(from, rows, bytes, kernels, to, target.stride());
   } else if (down_first) {
     between.Reset({source.size().width, height});
     Down(from, rows, source.stride(), kernels, between.row(0), between.stride());
-    Across(RowsOf(between), height, columns, kernels, to, target.stride());
+    Across(BytesOf(between), height, columns, kernels, to, target.stride());
   } else {
     const int read = rows.source_end - rows.source_begin;
     between.Reset({width, read});
     Across(from, read, columns, kernels, between.row(0), between.stride());
-    Down(RowsOf(between), rows, bytes, kernels, to, target.stride());
+    Down(BytesOf(between), rows, bytes, kernels, to, target.stride());
   }
 }
 

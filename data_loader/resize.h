@@ -25,10 +25,10 @@ struct AxisRange {
 };
 
 struct Axis {
-  // For each result of the window: its first source position, and `taps` weights, some of which are
-  // 0 where it has fewer.
+  // For each result of the window: its first source position, and the weights of `taps` positions
+  // from there on, some of which are 0 where it has fewer.
   std::vector<int32_t> first;
-  std::vector<int32_t> weights;
+  std::vector<WeightPair> weights;
   int taps = 0;
   // The source positions that have weights.
   int source_begin = 0;
@@ -36,6 +36,7 @@ struct Axis {
   // Every result is one source position, and the next result is the next position.
   bool copies = false;
 
+  int pairs() const { return (taps + 1) / 2; }
   // Counts source positions from `origin` from now on.
   void MoveOrigin(int origin);
 };
