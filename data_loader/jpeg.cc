@@ -5,6 +5,7 @@
 #include <jpeglib.h>
 
 #include <algorithm>
+#include <vector>
 #include <csetjmp>
 #include <cstddef>
 #include <cstdio>
@@ -131,6 +132,7 @@ absl::StatusOr<Origin> DecodeJpeg(std::span<const uint8_t> bytes, const Box& par
     }
   }));
   pixels.Reset({static_cast<int>(state.output_width), part.height});
+  std::vector<uint8_t> last_row(complete ? 0 : pixels.stride());
   RETURN_IF_ERROR(file.Run([&] {
     if (part.y > 0) jpeg_skip_scanlines(&state, static_cast<JDIMENSION>(part.y));
     for (int y = 0; y < part.height;) {
@@ -140,7 +142,10 @@ absl::StatusOr<Origin> DecodeJpeg(std::span<const uint8_t> bytes, const Box& par
       y += static_cast<int>(jpeg_read_scanlines(&state, rows, static_cast<JDIMENSION>(count)));
     }
     if (!complete && state.output_scanline < state.output_height) {
-      jpeg_skip_scanlines(&state, state.output_height - state.output_scanline);
+      // libjpeg reads nothing for rows that are skipped up to the end.
+      jpeg_skip_scanlines(&state, state.output_height - state.output_scanline - 1);
+      JSAMPROW row = last_row.data();
+      jpeg_read_scanlines(&state, &row, 1);
     }
   }));
   if (state.out_color_space == JCS_CMYK) {
