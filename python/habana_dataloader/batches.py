@@ -90,10 +90,12 @@ class _Failed:
         raise self.error
 
 
-def _end(loader: _native.Loader, copies: Copies) -> None:
-    """Afterwards nobody reads or writes the host's tensors."""
+def _end(loader: _native.Loader, copies: Copies, process: int) -> None:
+    """Afterwards nobody reads or writes the host's tensors. A forked child has neither the threads
+    nor the device."""
     loader.close()
-    copies.finish()
+    if os.getpid() == process:
+        copies.finish()
 
 
 class BatchIterator(Iterator[Any]):
@@ -114,7 +116,8 @@ class BatchIterator(Iterator[Any]):
         )
         self._pinned = torch.accelerator.is_available()
         self._copies = Copies()
-        self._end = weakref.finalize(self, _end, self._loader, self._copies)
+        self._process = os.getpid()
+        self._end = weakref.finalize(self, _end, self._loader, self._copies, self._process)
         self._taken: deque[list[int]] = deque()
         self._reading: deque[_Reading] = deque()
         self._decoding: deque[_Decoding | _Failed] = deque()
@@ -127,6 +130,11 @@ class BatchIterator(Iterator[Any]):
         return self
 
     def __next__(self) -> list[torch.Tensor]:
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                "this iterator of HabanaDataLoader belongs to another process; make one with "
+                "iter(loader) in each process"
+            )
         self._advance(wait=self._next is None and not self._decoding)
         if self._next is None and not self._decoding:
             self._end()
