@@ -1,14 +1,15 @@
 #include "data_loader/jpeg.h"
 
-// jpeglib.h needs these.
-#include <jerror.h>
-#include <jpeglib.h>
-
-#include <algorithm>
-#include <vector>
-#include <csetjmp>
+// clang-format off
 #include <cstddef>
 #include <cstdio>
+#include <jpeglib.h>  // needs the two before it
+#include <jerror.h>
+// clang-format on
+
+#include <algorithm>
+#include <csetjmp>
+#include <vector>
 
 namespace hpu::data_loader {
 namespace {

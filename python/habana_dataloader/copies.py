@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import deque
 
@@ -18,12 +19,18 @@ def target_device() -> torch.device:
     return torch.device("hpu" if named == "hpu" and there else "cpu")
 
 
+@functools.cache
+def _stream() -> torch.Stream:
+    """One for all loaders, because the device has threads for each stream that was ever made."""
+    return torch.Stream("hpu")
+
+
 class Copies:
     """Copies tensors on a stream of its own. Those for the host stay as they are."""
 
     def __init__(self) -> None:
         self._device = target_device()
-        self._stream = torch.Stream("hpu") if self._device.type == "hpu" else None
+        self._stream = _stream() if self._device.type == "hpu" else None
         # What the device may still read.
         self._sources: deque[tuple[torch.Event, list[torch.Tensor]]] = deque()
 
