@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "data_loader/buffers.h"
 #include "data_loader/thread_pool.h"
 #include "data_loader/transform.h"
 
@@ -34,10 +35,10 @@ class Countdown {
 struct File {
   std::string path;
   // The content or, after SetPixels, pixels.
-  std::string bytes;
+  Buffer content;
   bool is_jpeg = true;
   Size size;
-  // Whether size and bytes are there.
+  // Whether size and content are there.
   absl::Status status;
 };
 
@@ -47,6 +48,8 @@ class Files {
   explicit Files(std::vector<std::string> paths);
   bool Wait(std::chrono::milliseconds time) { return left_.WaitFor(time); }
   std::vector<File>& entries() { return entries_; }
+  // Takes RGB pixels in place of what was read.
+  void SetPixels(size_t index, std::span<const uint8_t> rgb, Size size);
 
  private:
   friend class Loader;
@@ -73,6 +76,9 @@ class Batch {
  private:
   friend class Loader;
   Batch(std::shared_ptr<Files> files, std::vector<Plan> plans, Target target);
+  // Around the decoding of an image; false: it was cancelled.
+  bool Begin();
+  void End();
 
   std::shared_ptr<Files> files_;
   const std::vector<Plan> plans_;
@@ -104,6 +110,7 @@ class Loader {
 
   const Settings settings_;
   const std::vector<float> table_;
+  Buffers buffers_;
   ThreadPool readers_;
   ThreadPool decoders_;
 };

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -78,15 +79,13 @@ class PyFiles {
     return std::string(files_->entries().at(index).status.message());
   }
   void SetPixels(size_t index, const py::bytes& rgb, int width, int height) {
-    std::string bytes = rgb;
-    if (width <= 0 || height <= 0 || bytes.size() / 3 / width != static_cast<size_t>(height)) {
-      throw py::value_error("the pixels do not have the given size");
+    const std::string_view bytes = rgb;
+    if (width <= 0 || height <= 0 || bytes.size() != size_t{3} * width * height ||
+        index >= files_->entries().size()) {
+      throw py::value_error("the pixels do not have the given size, or there is no such file");
     }
-    File& file = files_->entries().at(index);
-    file.bytes = std::move(bytes);
-    file.is_jpeg = false;
-    file.size = {width, height};
-    file.status = absl::OkStatus();
+    files_->SetPixels(index, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()},
+                      {width, height});
   }
 
  private:

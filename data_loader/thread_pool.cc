@@ -17,12 +17,12 @@ ThreadPool::~ThreadPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void ThreadPool::Add(std::function<void()> task) {
+void ThreadPool::Add(size_t count, const std::function<void(size_t)>& work) {
   {
     const std::lock_guard lock(mutex_);
-    tasks_.push_back(std::move(task));
+    for (size_t i = 0; i < count; ++i) tasks_.emplace_back([work, i] { work(i); });
   }
-  changed_.notify_one();
+  changed_.notify_all();
 }
 
 void ThreadPool::Work() {

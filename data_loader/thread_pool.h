@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -18,8 +19,8 @@ class ThreadPool {
   // Waits for the tasks that run. Those that have not begun never run.
   ~ThreadPool();
 
-  // Tasks must not throw.
-  void Add(std::function<void()> task);
+  // Adds the calls work(0) .. work(count - 1), which must not throw.
+  void Add(size_t count, const std::function<void(size_t)>& work);
 
  private:
   void Work();
