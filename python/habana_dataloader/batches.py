@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import PIL
 import torch
 
 from . import _native
@@ -36,6 +35,12 @@ def value_table(normalized: bool) -> torch.Tensor:
     if normalized:
         table = table.sub(torch.tensor(MEAN)[:, None]).div(torch.tensor(STD)[:, None])
     return table
+
+
+def _pillow_version() -> int:
+    import PIL  # comes with torchvision
+
+    return int(PIL.__version__.split(".")[0])
 
 
 def _common_size(plans: list[Plan], samples: list[tuple[str, int]]) -> tuple[int, int]:
@@ -112,7 +117,7 @@ class BatchIterator(Iterator[Any]):
             min(WORKERS, len(os.sched_getaffinity(0))),
             value_table(normalized).numpy().tobytes(),
             scaled=os.environ.get("HPU_DATA_LOADER_SCALED", "1") != "0",
-            tall_first=int(PIL.__version__.split(".")[0]) >= 13,
+            tall_first=_pillow_version() >= 13,
         )
         self._pinned = torch.accelerator.is_available()
         self._copies = Copies()
