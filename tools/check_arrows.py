@@ -276,7 +276,9 @@ def main() -> int:
         for path, text in texts(f"{python_arrows.ROOT}*.py").items()
     }
     found += python_arrows.violations(modules) + python_arrows.circles(modules)
-    count = len(files) + len(modules)
+    loader = texts(f"{python_arrows.LOADER_ROOT}*.py")
+    found += python_arrows.strangers({**loader, **texts(f"{python_arrows.ROOT}*.py")})
+    count = len(files) + len(modules) + len(loader)
     print("\n".join(found) if found else f"arrows: {count} files clean")
     return 1 if found else 0
 
