@@ -225,7 +225,9 @@ def strangers(files: dict[str, str]) -> list[str]:
                 names = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom) and not node.level:
                 names = [node.module or ""]
-            for name in names:
-                if name.split(".")[0] == forbidden:
-                    found.append(f"{path}:{node.lineno}: may not import {name}")
+            found += [
+                f"{path}:{node.lineno}: may not import {name}"
+                for name in names
+                if name.split(".")[0] == forbidden
+            ]
     return found
