@@ -9,8 +9,8 @@
 namespace hpu::data_loader {
 namespace {
 
-// An image is decoded at a lower resolution where this many pixels remain for each result.
-constexpr int kRemainingPixels = 2;
+// An image is decoded at a lower resolution where one and a half pixels remain for each result.
+bool Suffices(int decoded, int results) { return 2 * decoded >= 3 * results; }
 
 // One axis of a stage: source [begin, begin + length) at the scale, window of the results.
 struct Span {
@@ -111,8 +111,8 @@ absl::Status RunStage(const Stage& stage, int scale, const Settings& settings, P
 
 int DecodingScale(const Stage& stage) {
   int scale = 1;
-  while (scale < 8 && stage.source.width >= 2 * scale * kRemainingPixels * stage.size.width &&
-         stage.source.height >= 2 * scale * kRemainingPixels * stage.size.height) {
+  while (scale < 8 && Suffices(stage.source.width / (2 * scale), stage.size.width) &&
+         Suffices(stage.source.height / (2 * scale), stage.size.height)) {
     scale *= 2;
   }
   return scale;

@@ -54,7 +54,7 @@ absl::StatusOr<const Pixels*> RunStages(const Image& image, const Plan& plan,
 // Writes three planes of floats: value v of channel c becomes table[256 * c + v].
 void WritePlanes(const Pixels& pixels, bool flip, std::span<const float> table, float* planes);
 
-// The scale at which a source of `from` positions is decoded to be resized to `to`, for both axes.
+// The scale at which the source of a stage is decoded.
 int DecodingScale(const Stage& stage);
 
 }  // namespace hpu::data_loader

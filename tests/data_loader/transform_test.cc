@@ -99,14 +99,14 @@ TEST(Kernels, EveryLevelGivesTheSameBytes) {
   }
 }
 
-TEST(Plans, ScalesLeaveTwoPixelsForEachResult) {
+TEST(Plans, ScalesLeaveOneAndAHalfPixelsForEachResult) {
   const auto scale = [](int width, int height, int size) {
     return DecodingScale({.source = {0, 0, width, height}, .size = {size, size}, .window = {}});
   };
-  EXPECT_EQ(scale(400, 399, 100), 1);
-  EXPECT_EQ(scale(400, 400, 100), 2);
-  EXPECT_EQ(scale(800, 799, 100), 2);
-  EXPECT_EQ(scale(800, 800, 100), 4);
+  EXPECT_EQ(scale(300, 299, 100), 1);
+  EXPECT_EQ(scale(300, 300, 100), 2);
+  EXPECT_EQ(scale(600, 599, 100), 2);
+  EXPECT_EQ(scale(600, 600, 100), 4);
   EXPECT_EQ(scale(9999, 9999, 100), 8);
   EXPECT_EQ(scale(50, 50, 100), 1);
 }

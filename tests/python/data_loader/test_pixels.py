@@ -115,28 +115,28 @@ def test_stages_follow_each_other():
 
 @pytest.mark.parametrize("path", photograph_paths(), ids=lambda path: path.stem)
 def test_decoding_at_a_lower_resolution_changes_little(path):
-    """The bound that docs/data_loader.md states: 0.75 of 255 levels in the mean, and 99.9 % of the
-    values within 8 levels."""
+    """The bound that docs/data_loader.md states: 1.25 of 255 levels in the mean, and 99.9 % of the
+    values within 16 levels."""
     data = path.read_bytes()
     width, height = read_rgb(data).size
     draw = random.Random(path.stem)
     differing = 0
-    for _ in range(20):
+    for size in (64, 96, 112, 160) * 6:
         share = draw.uniform(0.3, 1) ** 0.5
         w, h = int(width * share), int(height * share)
         box = (draw.randint(0, width - w), draw.randint(0, height - h), w, h)
-        plan = (False, [(*box, 96, 96, 0, 0, 96, 96)])
+        plan = (False, [(*box, size, size, 0, 0, size, size)])
         exact = run(data, plan).astype(int)
         difference = abs(run(data, plan, scaled=True) - exact)
         differing += bool(difference.any())
-        assert difference.mean() < 0.75
-        assert np.percentile(difference, 99.9) <= 8
+        assert difference.mean() < 1.25
+        assert np.percentile(difference, 99.9) <= 16
     assert differing > 0
 
 
-def test_at_least_two_pixels_remain_for_each_result():
+def test_one_and_a_half_pixels_remain_for_each_result():
     data = jpeg_of(small_photograph())  # 237 x 171
-    for size, same in ((60, True), (43, True), (42, False)):
+    for size, same in ((80, True), (57, True), (56, False)):
         plan = (False, [(0, 0, 237, 171, size, size, 0, 0, size, size)])
         assert (run(data, plan, scaled=True) == run(data, plan)).all() == same
 
