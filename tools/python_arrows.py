@@ -12,6 +12,9 @@ from cycles import cycles
 
 PACKAGE = "habana_frameworks.torch"
 ROOT = "python/habana_frameworks/torch/"
+# The data loader stands beside the package; neither imports the other.
+LOADER = "habana_dataloader"
+LOADER_ROOT = f"python/{LOADER}/"
 # A room is a folder or a file. Files directly in a folder belong to the folder's row.
 NATIVE = "native.py"  # finds the native modules
 ATTENTION = "ops/attention_inputs.py"  # defines no operator, so that FusedSDPA may import it
@@ -209,3 +212,22 @@ def circles(files: dict[str, str]) -> list[str]:
                 level = "/".join(here[:common])
                 edges[level].setdefault((pair[0], pair[1]), f"{ROOT}{path}:{line}")
     return [cycle for level in sorted(edges) for cycle in cycles(edges[level], "modules")]
+
+
+def strangers(files: dict[str, str]) -> list[str]:
+    """Imports between the package and the data loader. Paths are whole ones."""
+    found = []
+    for path, text in sorted(files.items()):
+        forbidden = "habana_frameworks" if path.startswith(LOADER_ROOT) else LOADER
+        for node in ast.walk(ast.parse(text)):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module or ""]
+            found += [
+                f"{path}:{node.lineno}: may not import {name}"
+                for name in names
+                if name.split(".")[0] == forbidden
+            ]
+    return found

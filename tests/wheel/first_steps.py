@@ -26,4 +26,10 @@ assert json.loads(status.stdout)["running"], status.stdout
 assert importlib.metadata.version("habana-torch-plugin") == "1.24.1"
 table = subprocess.run(["hl-smi"], capture_output=True, check=True, text=True)
 assert "emulated" in table.stdout, table.stdout
+
+from habana_dataloader import HabanaDataLoader, _native  # noqa: E402
+
+assert _native.levels()[0] == "v2"
+batches = HabanaDataLoader(torch.utils.data.TensorDataset(ones.cpu()), batch_size=2)
+assert batches.fallback_activated and next(iter(batches))[0].tolist() == [1.0, 1.0]
 print(f"a compiled model gives eager's result; {report}")

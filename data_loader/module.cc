@@ -1,0 +1,235 @@
+// Extension module habana_dataloader._native; _native.pyi is its documentation. It knows no torch.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "data_loader/batch.h"
+#include "data_loader/jpeg.h"
+
+namespace py = pybind11;
+
+namespace hpu::data_loader {
+namespace {
+
+// Waits return to Python this often, so that Ctrl-C ends them.
+constexpr std::chrono::milliseconds kSlice{50};
+
+using StageNumbers = std::array<int, 10>;
+using PlanNumbers = std::pair<bool, std::vector<StageNumbers>>;
+
+Plan ToPlan(const PlanNumbers& numbers) {
+  Plan plan{.stages = {}, .flip = numbers.first};
+  for (const StageNumbers& n : numbers.second) {
+    plan.stages.push_back({.source = {n[0], n[1], n[2], n[3]},
+                           .size = {n[4], n[5]},
+                           .window = {n[6], n[7], n[8], n[9]}});
+  }
+  if (plan.stages.empty()) throw py::value_error("a plan has at least one stage");
+  return plan;
+}
+
+Settings ToSettings(bool scaled, bool tall_first, const std::string& level) {
+  Settings settings{.scaled_decoding = scaled, .tall_first = tall_first};
+  for (const Kernels& kernels : AvailableKernels()) {
+    if (level.empty() || kernels.name == level) settings.kernels = &kernels;
+  }
+  if (settings.kernels != nullptr) return settings;
+  throw py::value_error("this processor does not have the ISA level " + level);
+}
+
+template <typename Step>
+void WaitFor(Step& step) {
+  while (true) {
+    {
+      const py::gil_scoped_release release;
+      if (step.Wait(kSlice)) return;
+    }
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  }
+}
+
+// The files of a batch. Python keeps the loader.
+class PyFiles {
+ public:
+  explicit PyFiles(std::shared_ptr<Files> files) : files_(std::move(files)) {}
+  const std::shared_ptr<Files>& files() const { return files_; }
+
+  std::vector<std::optional<std::pair<int, int>>> Sizes() {
+    WaitFor(*files_);
+    std::vector<std::optional<std::pair<int, int>>> sizes;
+    for (const File& file : files_->entries()) {
+      sizes.emplace_back(std::nullopt);
+      if (file.status.ok()) sizes.back().emplace(file.size.width, file.size.height);
+    }
+    return sizes;
+  }
+  bool Done() { return files_->Wait(std::chrono::milliseconds(0)); }
+  std::string Error(size_t index) const {
+    return std::string(files_->entries().at(index).status.message());
+  }
+  void SetPixels(size_t index, const py::bytes& rgb, int width, int height) {
+    const std::string_view bytes = rgb;
+    if (width <= 0 || height <= 0 || bytes.size() != size_t{3} * width * height ||
+        index >= files_->entries().size()) {
+      throw py::value_error("the pixels do not have the given size, or there is no such file");
+    }
+    files_->SetPixels(index, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()},
+                      {width, height});
+  }
+
+ private:
+  std::shared_ptr<Files> files_;
+};
+
+class PyBatch {
+ public:
+  explicit PyBatch(std::shared_ptr<Batch> batch) : batch_(std::move(batch)) {}
+  PyBatch(PyBatch&&) = default;
+  PyBatch& operator=(PyBatch&&) = delete;
+  // The memory of the batch may go away after this.
+  ~PyBatch() {
+    if (batch_ != nullptr && getpid() == process_) batch_->Cancel();
+  }
+
+  std::optional<std::string> Wait() {
+    WaitFor(*batch_);
+    const absl::Status status = batch_->status();
+    if (status.ok()) return std::nullopt;
+    return std::string(status.message());
+  }
+  bool Done() { return batch_->Wait(std::chrono::milliseconds(0)); }
+
+ private:
+  std::shared_ptr<Batch> batch_;
+  pid_t process_ = getpid();
+};
+
+class PyLoader {
+ public:
+  PyLoader(int readers, int decoders, const py::bytes& table, bool scaled, bool tall_first,
+           const std::string& level) {
+    const std::string bytes = table;
+    std::vector<float> values(3 * 256);
+    if (bytes.size() != values.size() * sizeof(float)) {
+      throw py::value_error("the table has 3 x 256 values of four bytes");
+    }
+    if (readers < 1 || decoders < 1) throw py::value_error("there is at least one thread");
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    loader_ = std::make_unique<Loader>(readers, decoders, ToSettings(scaled, tall_first, level),
+                                       std::move(values));
+  }
+  PyLoader(const PyLoader&) = delete;
+  PyLoader& operator=(const PyLoader&) = delete;
+  ~PyLoader() { Close(); }
+
+  // A forked child does not have the threads and could wait for them for ever.
+  void Close() {
+    if (getpid() != process_) {
+      static_cast<void>(loader_.release());
+      return;
+    }
+    const py::gil_scoped_release release;
+    loader_.reset();
+  }
+
+  PyFiles Read(std::vector<std::string> paths) { return PyFiles(Opened().Read(std::move(paths))); }
+
+  PyBatch Decode(const PyFiles& files, const std::vector<PlanNumbers>& plans, uintptr_t address,
+                 int width, int height) {
+    const auto& entries = files.files()->entries();
+    if (plans.size() != entries.size()) throw py::value_error("there is one plan for each file");
+    for (const File& file : entries) {
+      if (!file.status.ok()) throw py::value_error(file.path + " was not read");
+    }
+    std::vector<Plan> converted;
+    converted.reserve(plans.size());
+    for (const PlanNumbers& plan : plans) converted.push_back(ToPlan(plan));
+    return PyBatch(
+        Opened().Decode(files.files(), std::move(converted),
+                        {.planes = reinterpret_cast<float*>(address), .size = {width, height}}));
+  }
+
+ private:
+  Loader& Opened() {
+    if (loader_ == nullptr || getpid() != process_) {
+      throw py::value_error("the loader was closed, or belongs to another process");
+    }
+    return *loader_;
+  }
+
+  std::unique_ptr<Loader> loader_;
+  pid_t process_ = getpid();
+};
+
+// RGB bytes, width, height.
+std::tuple<py::bytes, int, int> RunPlan(const std::string& bytes, const PlanNumbers& plan,
+                                        std::optional<std::pair<int, int>> size, bool scaled,
+                                        bool tall_first, const std::string& level) {
+  Workspace workspace;
+  Image image{.bytes = {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()},
+              .is_jpeg = !size.has_value(),
+              .size = {}};
+  if (size.has_value()) {
+    image.size = {size->first, size->second};
+    if (bytes.size() != size_t{3} * size->first * size->second) {
+      throw py::value_error("the pixels do not have the given size");
+    }
+  } else {
+    auto read = ReadJpegSize(image.bytes);
+    if (!read.ok()) throw py::value_error(std::string(read.status().message()));
+    image.size = *read;
+  }
+  auto result = RunStages(image, ToPlan(plan), ToSettings(scaled, tall_first, level), workspace);
+  if (!result.ok()) throw py::value_error(std::string(result.status().message()));
+  const auto [width, height] = (*result)->size();
+  std::string rgb(size_t{3} * width * height, '\0');
+  for (int y = 0; y < height; ++y) {
+    for (int x = 0; x < width; ++x) {
+      const int to = plan.first ? width - 1 - x : x;
+      std::memcpy(&rgb[(static_cast<size_t>(y) * width + to) * 3],
+                  (*result)->row(y) + static_cast<size_t>(x) * kPixelBytes, 3);
+    }
+  }
+  return {py::bytes(rgb), width, height};
+}
+
+std::vector<std::string> Levels() {
+  std::vector<std::string> names;
+  for (const Kernels& kernels : AvailableKernels()) names.emplace_back(kernels.name);
+  return names;
+}
+
+}  // namespace
+}  // namespace hpu::data_loader
+
+PYBIND11_MODULE(_native, m) {
+  using namespace hpu::data_loader;  // NOLINT
+  m.doc() = "JPEG files to normalised batches; see _native.pyi.";
+  m.def("levels", &Levels);
+  m.def("run_plan", &RunPlan, py::arg("bytes"), py::arg("plan"), py::arg("size") = py::none(),
+        py::arg("scaled") = true, py::arg("tall_first") = true, py::arg("level") = "");
+  py::class_<PyFiles>(m, "Files")
+      .def("done", &PyFiles::Done)
+      .def("sizes", &PyFiles::Sizes)
+      .def("error", &PyFiles::Error)
+      .def("set_pixels", &PyFiles::SetPixels);
+  py::class_<PyBatch>(m, "Batch").def("wait", &PyBatch::Wait).def("done", &PyBatch::Done);
+  py::class_<PyLoader>(m, "Loader")
+      .def(py::init<int, int, const py::bytes&, bool, bool, const std::string&>(),
+           py::arg("readers"), py::arg("decoders"), py::arg("table"), py::arg("scaled") = true,
+           py::arg("tall_first") = true, py::arg("level") = "")
+      .def("read", &PyLoader::Read)
+      .def("decode", &PyLoader::Decode)
+      .def("close", &PyLoader::Close);
+}

@@ -1,0 +1,125 @@
+// Threads of a Loader: results, the first error, and ends at any moment.
+#include "data_loader/batch.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/data_loader/encoded.h"
+
+namespace hpu::data_loader {
+namespace {
+
+constexpr int kImages = 40;
+constexpr Size kResult{8, 6};
+constexpr size_t kFloats = size_t{3} * kResult.width * kResult.height;
+
+class LoaderTest : public testing::Test {
+ protected:
+  LoaderTest() {
+    std::filesystem::create_directories(folder_);
+    for (int i = 0; i < kImages; ++i) {
+      paths_.push_back((folder_ / (std::to_string(i) + ".jpg")).string());
+      Write(i, EncodedImage({40 + i, 30 + i}));
+    }
+  }
+  ~LoaderTest() override { std::filesystem::remove_all(folder_); }
+
+  void Write(int i, const std::string& content) {
+    std::ofstream(paths_[i], std::ios::binary) << content;
+  }
+  static std::unique_ptr<Loader> MakeLoader() {
+    std::vector<float> table(768);
+    for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<float>(i);
+    return std::make_unique<Loader>(3, 2, Settings{.kernels = &AvailableKernels().front()}, table);
+  }
+  static Plan WholeImage(Size size) {
+    return {.stages = {{.source = {0, 0, size.width, size.height},
+                        .size = kResult,
+                        .window = {0, 0, kResult.width, kResult.height}}}};
+  }
+  std::shared_ptr<Batch> Start(Loader& loader, std::vector<float>& planes) {
+    const auto files = loader.Read(paths_);
+    while (!files->Wait(std::chrono::milliseconds(1000))) {
+    }
+    std::vector<Plan> plans;
+    for (const File& file : files->entries()) {
+      EXPECT_TRUE(file.status.ok()) << file.status;
+      plans.push_back(WholeImage(file.size));
+    }
+    planes.assign(kImages * kFloats, -1);
+    return loader.Decode(files, plans, {planes.data(), kResult});
+  }
+
+  const std::filesystem::path folder_ =
+      std::filesystem::path(testing::TempDir()) /
+      ("loader_test_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+  std::vector<std::string> paths_;
+};
+
+TEST_F(LoaderTest, FillsTheTarget) {
+  const auto loader = MakeLoader();
+  std::vector<float> planes;
+  // The second round uses memory again.
+  for (int round = 0; round < 2; ++round) {
+    const auto batch = Start(*loader, planes);
+    while (!batch->Wait(std::chrono::milliseconds(1000))) {
+    }
+    EXPECT_TRUE(batch->status().ok()) << batch->status();
+    for (size_t i = 0; i < planes.size(); ++i) {
+      const size_t channel = i % kFloats / (kFloats / 3);
+      ASSERT_GE(planes[i], 256.0F * static_cast<float>(channel));
+      ASSERT_LT(planes[i], 256.0F * static_cast<float>(channel + 1));
+    }
+  }
+}
+
+TEST_F(LoaderTest, ReportsTheFirstOfSeveralErrors) {
+  const auto loader = MakeLoader();
+  const std::string file = EncodedImage({300, 300});
+  Write(7, file.substr(0, file.size() / 2));
+  Write(31, file.substr(0, file.size() / 2));
+  std::vector<float> planes;
+  const auto batch = Start(*loader, planes);
+  while (!batch->Wait(std::chrono::milliseconds(1000))) {
+  }
+  EXPECT_EQ(batch->status().message().find(paths_[7] + ": the file ends too early"), 0)
+      << batch->status();
+}
+
+TEST_F(LoaderTest, AFileThatIsMissingOrNoJpegHasAStatus) {
+  const auto loader = MakeLoader();
+  std::filesystem::remove(paths_[3]);
+  Write(4, "text");
+  const auto files = loader->Read(paths_);
+  while (!files->Wait(std::chrono::milliseconds(1000))) {
+  }
+  EXPECT_EQ(files->entries()[3].status.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(files->entries()[4].status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_TRUE(files->entries()[5].status.ok());
+}
+
+TEST_F(LoaderTest, ACancelledBatchWritesNothingMore) {
+  const auto loader = MakeLoader();
+  for (int round = 0; round < 20; ++round) {
+    auto planes = std::make_unique<std::vector<float>>();
+    const auto batch = Start(*loader, *planes);
+    batch->Cancel();
+    planes.reset();  // the sanitizers see a write after this
+  }
+}
+
+TEST_F(LoaderTest, ALoaderEndsWhileBatchesAreMade) {
+  for (int round = 0; round < 20; ++round) {
+    std::vector<float> planes;
+    auto loader = MakeLoader();
+    const auto batch = Start(*loader, planes);
+    const auto files = loader->Read(paths_);
+    loader.reset();
+    batch->Cancel();
+  }
+}
+
+}  // namespace
+}  // namespace hpu::data_loader
