@@ -25,7 +25,12 @@ install -D -m 755 "$native/hpu_compile_server" "$program/hpu_compile_server"
 install -m 644 "$native"/libSynapse.so "$native"/libSynapseCompiler.so "$program"
 # Unit and scripts use this one path in all cases. The server finds its libraries by its real path.
 [ "$program" = "$home" ] || ln -s habana_frameworks/torch/_native/hpu_compile_server "$home/hpu_compile_server"
-mkdir -p "$stage/usr/sbin"
+# Programs of the C API look for headers and library here.
+mkdir -p "$stage/usr/include/habanalabs" "$stage/usr/lib/habanalabs" "$stage/usr/sbin"
+cp -r synapse/include/. "$stage/usr/include/habanalabs"
+for library in libSynapse.so libSynapseCompiler.so; do
+  ln -s "../${program#"$stage/usr/lib/"}/$library" "$stage/usr/lib/habanalabs/$library"
+done
 ln -s ../lib/$package/hpu_compile_server "$stage/usr/sbin/hpu_compile_server"
 install -D -m 644 deployment/systemd/$package.service "$stage/lib/systemd/system/$package.service"
 install -D -m 644 deployment/server.conf "$stage/etc/$package/server.conf"

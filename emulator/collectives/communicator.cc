@@ -198,8 +198,9 @@ void Communicator::SetFailed(const std::string& reason) {
 
 void Communicator::Fail(const std::string& reason) {
   if (failed()) return;
-  SetFailed(reason);
+  // The others hear of it first, because this process may end as soon as it does.
   if (membership_ != nullptr) membership_->Declare(reason);
+  SetFailed(reason);
 }
 
 std::string Communicator::reason() const {

@@ -76,8 +76,9 @@ void Membership::End(Connection& connection, const std::string& reason) {
     connection.socket.Close();
   }
   if (connection.rank == 0) is_watched_.store(false, std::memory_order_release);
-  events_.gone(connection.rank, planned ? "" : reason);
+  // The others hear of it first, because this process may end as soon as it does.
   if (rank_ == 0) Send(Kind::kGone, connection.rank, planned ? "" : reason);
+  events_.gone(connection.rank, planned ? "" : reason);
 }
 
 void Membership::Handle(Connection& connection, const Header& header, const std::string& text) {
@@ -94,8 +95,8 @@ void Membership::Handle(Connection& connection, const Header& header, const std:
       }
       return;
     case Kind::kFailed:
-      events_.failed(text);
       if (rank_ == 0) Send(Kind::kFailed, header.rank, text, connection.rank);
+      events_.failed(text);
       return;
   }
 }

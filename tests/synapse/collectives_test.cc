@@ -7,8 +7,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <random>
+#include <thread>
 
 #include "tests/synapse/ranks.h"
 
@@ -309,12 +312,6 @@ TEST(CollectiveErrorTest, AStoppedRankIsNamedAfterTheBound) {
   const std::vector<std::string> results = RunRanks(2, [](Rank& rank) {
     const hcclComm_t comm = rank.Join();
     const uint64_t buffer = Put(rank, Values<float>(rank.rank(), 16));
-    const uint64_t pid = rank.rank() == 1 ? static_cast<uint64_t>(getpid()) : 0;
-    const uint64_t ids = Put(rank, std::vector<uint64_t>{pid});
-    rank.Check(rank.api().hcclAllReduce(Pointer(ids), Pointer(ids), 1, hcclUint64, hcclSum, comm,
-                                        rank.stream()),
-               "hcclAllReduce");
-    const auto other = static_cast<pid_t>(Get<uint64_t>(rank, ids, 1)[0]);
     if (rank.rank() == 1) {
       raise(SIGSTOP);
       return;
@@ -324,7 +321,6 @@ TEST(CollectiveErrorTest, AStoppedRankIsNamedAfterTheBound) {
                "hcclAllReduce");
     const synStatus status = rank.Synchronize();
     const std::string message = rank.LastMessage();
-    kill(other, SIGKILL);
     rank.Expect(status == synFailHccl &&
                     message.find("rank 1 has not been heard of for 2 seconds") != std::string::npos,
                 message);
@@ -354,6 +350,49 @@ TEST(CollectiveErrorTest, WhatARankSentBeforeItEndedArrives) {
     rank.Check(rank.api().hcclRecv(Pointer(other), 1000, hcclFloat32, 0, comm, second), "hcclRecv");
     rank.Expect(rank.api().synStreamSynchronize(second) == synFailHccl, "nothing more comes");
   }));
+}
+
+// Ranks die and stop at any moment; the others always get an error and never wait for longer than
+// the bound. COLLECTIVE_KILLS=1000 makes the long run of it (docs/testing.md).
+TEST(CollectiveErrorTest, RandomKillsAndStops) {
+  setenv("EMULATOR_HCCL_SILENCE_SECONDS", "3", 1);
+  const char* given = std::getenv("COLLECTIVE_KILLS");
+  const int rounds = given != nullptr ? std::atoi(given) : 12;
+  for (int round = 0; round < rounds; ++round) {
+    std::mt19937 random(static_cast<unsigned>(round));
+    const int victim = static_cast<int>(random() % 3);
+    const bool stops = random() % 8 == 0;
+    const auto delay = std::chrono::microseconds(random() % 20000);
+    const uint64_t count = random() % 2 == 0 ? 100 : 300000;
+    const std::vector<std::string> results = RunRanks(3, [&](Rank& rank) {
+      const hcclComm_t comm = rank.Join();
+      const uint64_t buffer = Put(rank, Values<float>(rank.rank(), count));
+      if (rank.rank() == victim) {
+        std::thread([&] {
+          std::this_thread::sleep_for(delay);
+          raise(stops ? SIGSTOP : SIGKILL);
+        }).detach();
+      }
+      const auto begin = std::chrono::steady_clock::now();
+      for (;;) {
+        const hcclResult_t queued = rank.api().hcclAllReduce(
+            Pointer(buffer), Pointer(buffer), count, hcclFloat32, hcclMax, comm, rank.stream());
+        std::string message = rank.LastMessage();
+        const synStatus status = rank.Synchronize();
+        if (queued == hcclSuccess && status == synSuccess) continue;
+        if (status != synSuccess) message = rank.LastMessage();
+        rank.Expect(message.find("rank " + std::to_string(victim)) != std::string::npos,
+                    "the message names the rank: " + message);
+        break;
+      }
+      rank.Expect(std::chrono::steady_clock::now() - begin < std::chrono::seconds(30), "in time");
+    });
+    for (int rank = 0; rank < 3; ++rank) {
+      if (rank == victim) continue;
+      EXPECT_EQ(results[static_cast<size_t>(rank)], kFine) << "round " << round << " rank " << rank;
+    }
+  }
+  unsetenv("EMULATOR_HCCL_SILENCE_SECONDS");
 }
 
 TEST(RendezvousTest, RefusesWhatDoesNotFit) {

@@ -1,5 +1,6 @@
 #include "tests/synapse/ranks.h"
 
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -151,13 +152,20 @@ std::vector<std::string> RunRanks(int size, const std::function<void(Rank&)>& bo
     close(pipe_ends[0]);
     close(pipe_ends[1]);
   }
+  // What a process writes fits into its pipe, so it ends without being read.
+  std::vector<int> statuses(processes.size());
+  for (size_t i = 0; i < processes.size(); ++i) {
+    waitpid(processes[i].id, &statuses[i], WUNTRACED);
+  }
   std::vector<std::string> results;
-  for (const Process& each : processes) {
-    std::string text = ReadText(each.result);
-    close(each.result);
-    int status = 0;
-    waitpid(each.id, &status, 0);
-    if (WIFSIGNALED(status)) text = "signal " + std::to_string(WTERMSIG(status));
+  for (size_t i = 0; i < processes.size(); ++i) {
+    if (WIFSTOPPED(statuses[i])) {
+      kill(processes[i].id, SIGKILL);
+      waitpid(processes[i].id, &statuses[i], 0);
+    }
+    std::string text = ReadText(processes[i].result);
+    close(processes[i].result);
+    if (WIFSIGNALED(statuses[i])) text = "signal " + std::to_string(WTERMSIG(statuses[i]));
     results.push_back(std::move(text));
   }
   return results;

@@ -44,7 +44,8 @@ class Rank {
 };
 
 // Runs `body` in one process per rank, and returns by rank what it threw: empty = it returned, and
-// "signal 9" and the like for a process that was killed. A process ends after 60 seconds at most.
+// "signal 9" and the like for a process that was killed. A process ends after 60 seconds at most;
+// one that has stopped is killed when the others have ended.
 std::vector<std::string> RunRanks(int size, const std::function<void(Rank&)>& body);
 
 }  // namespace hpu

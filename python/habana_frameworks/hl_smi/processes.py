@@ -86,5 +86,7 @@ def processes(seconds: float) -> list[Process]:
         if last is not None:
             busy = sum(numbers is not None and numbers.running > 0 for numbers in seen)
             used = last.total - last.free
-            found.append(Process(pid, last.module, name, last.total, used, round(100 * busy / _LOOKS)))
+            found.append(
+                Process(pid, last.module, name, last.total, used, round(100 * busy / _LOOKS))
+            )
     return found

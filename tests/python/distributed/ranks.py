@@ -69,9 +69,7 @@ def run_ranks(
         return results
 
 
-def expect_success(
-    size: int, script: str, variables: dict[str, str] | None = None
-) -> list[str]:
+def expect_success(size: int, script: str, variables: dict[str, str] | None = None) -> list[str]:
     """What each rank printed; fails the test with the errors of a rank that failed."""
     results = run_ranks(size, script, variables)
     for rank, result in enumerate(results):

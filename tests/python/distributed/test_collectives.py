@@ -88,8 +88,9 @@ def test_every_collective(size):
 
 def test_lazy_mode():
     """MODE-2: what a collective reads is queued before it, and what follows waits for it."""
-    script = COLLECTIVES.replace('print("done")', "import habana_frameworks.torch as h\n"
-                                 'print(h.hpu.is_lazy())')
+    script = COLLECTIVES.replace(
+        'print("done")', "import habana_frameworks.torch as h\nprint(h.hpu.is_lazy())"
+    )
     assert expect_success(2, script, {"PT_HPU_LAZY_MODE": "1"}) == ["True\n"] * 2
 
 
@@ -190,5 +191,11 @@ equal(x, torch.full((3,), 2.0))
 )
 def test_wrong_arguments(call, error):
     """Errors are raised before anything is sent."""
-    script = f"rank, size = start()\ntry:\n    {call}\nexcept Exception as error:\n    print(error)\n"
+    script = f"""
+rank, size = start()
+try:
+    {call}
+except Exception as error:
+    print(error)
+"""
     assert error in run_ranks(1, script)[0].stdout

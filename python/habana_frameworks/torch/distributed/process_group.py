@@ -15,9 +15,10 @@ def _share_cores() -> None:
     """Gives the emulated device of each rank of this host its share of the cores, unless the user
     or the launcher has chosen cores already. Ranks with a thread per core each would take turns on
     them."""
-    ranks = int(os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", 1))
-    cores = os.cpu_count() or 1
-    if ranks > 1 and "HPU_EMULATOR_THREADS" not in os.environ and len(os.sched_getaffinity(0)) == cores:
+    told = os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE")
+    ranks, cores = int(told or 1), os.cpu_count() or 1
+    pinned = len(os.sched_getaffinity(0)) < cores
+    if ranks > 1 and not pinned and "HPU_EMULATOR_THREADS" not in os.environ:
         native.torch_module().set_num_threads(max(1, cores // ranks))
 
 

@@ -26,8 +26,10 @@ def check_device(value: DeviceArgument) -> int:
         if value.type != "hpu" and value.type not in also_accepted:
             raise ValueError(f"expected an hpu device, got {value}")
         value = 0 if value.index is None else value.index
-    if value not in (0, -1) and not 0 <= value < (count := native.torch_module().device_count()):
-        raise ValueError(f"hpu:{value}: this host has {count} hpu devices")
+    if value not in (0, -1):
+        count = native.torch_module().device_count()
+        if not 0 <= value < count:
+            raise ValueError(f"hpu:{value}: this host has {count} hpu devices")
     return 0
 
 

@@ -24,8 +24,8 @@ class LayerNorm(torch.nn.Module):
         super().__init__()
         if sequence_parallel:
             raise ValueError(
-                "te.LayerNorm: sequence_parallel=True is not supported; there are no collectives "
-                "between hpu devices"
+                "te.LayerNorm: sequence_parallel=True is not supported: the layer exchanges "
+                "nothing between ranks"
             )
         self.eps, self.zero_centered_gamma = eps, zero_centered_gamma
         zeros = torch.zeros(hidden_size, device=device, dtype=params_dtype)
