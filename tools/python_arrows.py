@@ -45,7 +45,7 @@ ARROWS: dict[str, set[str]] = {
     NATIVE: set(),
     COMPAT: set(),
     "internal": set(),
-    "distributed": {"internal"},
+    "distributed": {"internal", NATIVE},
     "gpu_migration": {"hpu", "internal", NATIVE},
     "hpex": {"hpu", "internal", ATTENTION},
     ATTENTION: set(),

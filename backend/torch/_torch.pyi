@@ -5,6 +5,7 @@ autocast). The import acquires no device; the first use of device memory, stream
 does. Sizes are bytes and times milliseconds unless a name says otherwise.
 """
 
+import datetime
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -97,7 +98,7 @@ def is_available() -> bool:
     """True if the library loads and reports a device. Never raises."""
 
 def device_count() -> int:
-    """Returns 0 or 1: a process has one device. Never raises."""
+    """Returns the number of devices of this host, of which a process holds one. Never raises."""
 
 def await_autograd_thread() -> None:
     """Returns when autograd's thread of the device has dropped its last pass; after 1 s anyway.
@@ -231,6 +232,23 @@ def set_front_end(front_end: Any) -> None:
 def start_lazy_mode(most_calls: int) -> None:
     """From now on calls of operators on hpu are recorded, and run when an element is needed, at
     queue_recorded(), or when there are `most_calls` of them."""
+
+class HcclOptions:
+    """Options of a process group with the backend hccl."""
+
+    def __init__(self, timeout: datetime.timedelta = ...) -> None: ...
+
+class HcclBackend:
+    """The process group backend hccl (backend/torch/distributed/hccl_backend.h), a
+    torch._C._distributed_c10d.Backend."""
+
+    def __init__(self, store: Any, rank: int, size: int, options: HcclOptions) -> None: ...
+    @property
+    def options(self) -> HcclOptions: ...
+    def perform_nocolor_split(self, device: Any) -> None: ...
+
+def stop_watching_backends() -> None:
+    """Ends the threads of all HcclBackends. Called before the interpreter ends."""
 
 def stop_recording() -> None:
     """Ends lazy mode and gives up what is recorded: its tensors have no elements."""

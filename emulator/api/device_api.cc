@@ -208,8 +208,9 @@ synStatus synDeviceGetName(char* buffer, int length, synDeviceId) {
 }
 
 synStatus synDeviceGetPCIBusId(char* buffer, int length, synDeviceId) {
-  return DeviceCall(
-      [&](Device& device) { return CopyName(BusOf(device.module().module()).c_str(), buffer, length); });
+  return DeviceCall([&](Device& device) {
+    return CopyName(BusOf(device.module().module()).c_str(), buffer, length);
+  });
 }
 
 synStatus synDeviceGetInfo(synDeviceId, synDeviceInfo* info) {

@@ -5,8 +5,7 @@
 
 namespace hpu::emulator {
 
-Usage::Usage(uint64_t total_bytes, uint32_t module)
-    : file_(memfd_create(kName, MFD_CLOEXEC)) {
+Usage::Usage(uint64_t total_bytes, uint32_t module) : file_(memfd_create(kName, MFD_CLOEXEC)) {
   if (file_ >= 0 && ftruncate(file_, sizeof(UsageNumbers)) == 0) {
     void* page = mmap(nullptr, sizeof(UsageNumbers), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
     if (page != MAP_FAILED) numbers_ = static_cast<UsageNumbers*>(page);

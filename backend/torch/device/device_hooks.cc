@@ -116,7 +116,9 @@ struct HPUHooks final : HPUHooksInterface {
   DeviceIndex deviceCount() const override {
     return static_cast<DeviceIndex>(hpu::runtime::Device::Get().Count());
   }
-  void setCurrentDevice(DeviceIndex index) const override { hpu::torch_backend::CheckDeviceIndex(index); }
+  void setCurrentDevice(DeviceIndex index) const override {
+    hpu::torch_backend::CheckDeviceIndex(index);
+  }
   DeviceIndex getCurrentDevice() const override { return 0; }
   DeviceIndex exchangeDevice(DeviceIndex index) const override {
     hpu::torch_backend::CheckDeviceIndex(index);
