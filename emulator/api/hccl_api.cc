@@ -14,8 +14,6 @@ using namespace hpu::emulator;  // NOLINT
 
 namespace {
 
-constexpr int kHcclVersion = 2604;
-
 using Communicators = HandleTable<Communicator, hcclComm_t>;
 
 Communicators& AllCommunicators() {
@@ -259,12 +257,6 @@ CallDescription Collective(CollectiveKind kind, hcclDataType_t type, size_t coun
 
 }  // namespace
 
-hcclResult_t hcclGetVersion(int* version) {
-  if (version == nullptr) return hcclInvalidArgument;
-  *version = kHcclVersion;
-  return hcclSuccess;
-}
-
 hcclResult_t hcclGetUniqueId(hcclUniqueId* unique_id) {
   return ResultOf(Call([&]() -> synStatus {
     SYN_REQUIRE_ARGUMENT(unique_id != nullptr);
@@ -300,48 +292,6 @@ hcclResult_t hcclCommAbort(hcclComm_t comm) {
   });
 }
 
-const char* hcclGetErrorString(hcclResult_t result) {
-  switch (result) {
-    case hcclUninitialized:
-      return "not initialised";
-    case hcclSuccess:
-      return "success";
-    case hcclNoDeviceFound:
-      return "no device found";
-    case hcclUnsupported:
-      return "not supported";
-    case hcclOutOfMemory:
-      return "out of memory";
-    case hcclUnhandledSynapseError:
-      return "a synapse call failed";
-    case hcclSystemError:
-      return "a system call failed";
-    case hcclInternalError:
-      return "internal error";
-    case hcclInvalidArgument:
-      return "invalid argument";
-    case hcclInvalidUsage:
-      return "invalid usage";
-    case hcclSocketError:
-      return "socket error";
-    case hcclLibfabricError:
-      return "libfabric error";
-    case hcclTryAgainError:
-      return "try again";
-    case hcclBusy:
-      return "busy";
-    case hcclStreamError:
-      return "stream error";
-    case hcclSynapseTerminated:
-      return "synapse was terminated";
-    case hcclPortDown:
-      return "a port is down";
-    case hcclNumResults:
-      break;
-  }
-  return "unknown result";
-}
-
 hcclResult_t hcclCommGetAsyncError(hcclComm_t comm, hcclResult_t* error) {
   return CommunicatorCall(comm, [&](const std::shared_ptr<Communicator>& communicator) {
     SYN_REQUIRE_ARGUMENT(error != nullptr);
@@ -365,11 +315,6 @@ hcclResult_t hcclCommUserRank(hcclComm_t comm, int* rank) {
     *rank = communicator->rank();
     return synSuccess;
   });
-}
-
-int hcclLookupDMABuff(uint64_t /*address*/, uint64_t /*size*/, int* fd) {
-  if (fd != nullptr) *fd = -1;
-  return -1;  // the memory of the emulated device has no dma-buf
 }
 
 hcclResult_t hcclReduce(const void* send, void* receive, size_t count, hcclDataType_t type,
