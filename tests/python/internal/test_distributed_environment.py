@@ -27,7 +27,10 @@ def environment(monkeypatch):
 @pytest.fixture
 def hccl(environment):
     """The module; its first import writes to the environment of this test, not of the session."""
-    return importlib.import_module("habana_frameworks.torch.distributed.hccl")
+    module = importlib.import_module("habana_frameworks.torch.distributed.hccl")
+    for name in NAMES:
+        environment.pop(name, None)
+    return module
 
 
 def set_names(environment):

@@ -48,6 +48,7 @@ OFF = {
     "metrics": set(),  # needed by reports
     "modes": _CAPTURE,
     "namespaces": {features.OPERATORS},
+    "process_groups": {features.DISTRIBUTED},
     "ops": _CAPTURE,
     "registry": set(),  # entry points do without
     "scripting": set(),  # needed by GPU migration
