@@ -139,8 +139,8 @@ hcclResult_t QueueCollective(const CallDescription& description, const void* sen
   return CommunicatorCall(comm, [&](const std::shared_ptr<Communicator>& communicator) {
     return DeviceCall([&](Device& device) -> synStatus {
       SYN_RETURN_IF_FAILED(CheckCall(*communicator, description));
-      if (description.kind == CollectiveKind::kAllToAll && send == receive &&
-          communicator->size() > 1) {
+      if (description.kind == CollectiveKind::kAllToAll && description.count != 0 &&
+          send == receive && communicator->size() > 1) {
         return Fail(synInvalidArgument, "all_to_all: the buffers must not be the same");
       }
       const CollectiveCall call{description, reinterpret_cast<uint64_t>(send),
@@ -283,10 +283,13 @@ hcclResult_t hcclCommDestroy(hcclComm_t comm) {
   });
 }
 
+// The interface has no text for the reason, so who has one sets it as HCCL_ABORT_REASON before.
 hcclResult_t hcclCommAbort(hcclComm_t comm) {
   return CommunicatorCall(comm, [&](const std::shared_ptr<Communicator>& communicator) {
+    Configuration& configuration = Library::Get().configuration();
+    const std::string reason = configuration.Get("HCCL_ABORT_REASON").value();
     communicator->Fail("rank " + std::to_string(communicator->rank()) +
-                       " has aborted the communicator");
+                       " has aborted the communicator" + (reason.empty() ? "" : ": ") + reason);
     AllCommunicators().Remove(comm);
     return synSuccess;
   });

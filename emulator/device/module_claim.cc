@@ -114,7 +114,9 @@ absl::StatusOr<ModuleClaim> ModuleClaim::Claim(std::optional<uint32_t> wanted) {
   }
   if (wanted.has_value()) {
     return Error(absl::StatusCode::kResourceExhausted, "another process holds the emulated module ",
-                 *wanted);
+                 *wanted,
+                 "; hl-smi says which, and HABANA_VISIBLE_MODULES names the modules that "
+                 "ranks may use");
   }
   return Error(absl::StatusCode::kResourceExhausted, "other processes hold all ", visible,
                " emulated modules of this host; HPU_EMULATOR_MODULES=", 2 * visible,

@@ -1,5 +1,9 @@
 #include "backend/torch/distributed/hccl_backend.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -24,6 +28,16 @@ std::vector<HcclBackend*>& Backends() {
   return *backends;
 }
 
+// Ranks wait for each other as long as the group's timeout says, and no longer than the user allows
+// for every group. A library that does not know the key waits as long as it likes.
+void LimitJoin(const SynapseFunctions& api, std::chrono::milliseconds timeout) {
+  constexpr const char* kKey = "EMULATOR_HCCL_JOIN_SECONDS";
+  const char* given = std::getenv(kKey);
+  const int64_t allowed = given != nullptr ? std::atoll(given) : 300;
+  const int64_t seconds = std::max<int64_t>(1, (timeout.count() + 999) / 1000);
+  api.synConfigurationSet(kKey, std::to_string(std::min(allowed, seconds)).c_str());
+}
+
 // Moves works that have ended out of the list.
 Works TakeEnded(Works* works) {
   Works ended;
@@ -42,9 +56,11 @@ HcclBackend::HcclBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int si
     : Backend(rank, size),
       store_(std::move(store)),
       options_(std::move(options)),
-      peer_streams_(static_cast<size_t>(size)) {
+      peer_streams_(static_cast<size_t>(size)),
+      process_(getpid()),
+      watched_(std::make_unique<Watched>()) {
   init();
-  watcher_ = std::thread([this] { Watch(); });
+  watched_->thread = std::thread([this] { Watch(); });
   std::lock_guard lock(backends_mutex);
   Backends().push_back(this);
 }
@@ -64,25 +80,31 @@ void StopWatchingBackends() {
 }
 
 void HcclBackend::StopWatching() {
-  {
-    std::lock_guard lock(works_mutex_);
-    if (stop_) return;
-    stop_ = true;
+  // A forked child has neither the thread nor a usable lock, so what they are made of stays.
+  if (getpid() != process_) {
+    (void)watched_.release();
+    return;
   }
-  stopped_.notify_one();
+  if (watched_ == nullptr) return;
+  {
+    std::lock_guard lock(watched_->mutex);
+    if (watched_->stop) return;
+    watched_->stop = true;
+  }
+  watched_->stopped.notify_one();
   // The thread may need the interpreter to let a tensor go.
   std::optional<pybind11::gil_scoped_release> no_gil;
   if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) no_gil.emplace();
-  watcher_.join();
+  watched_->thread.join();
 }
 
 void HcclBackend::Watch() {
-  std::unique_lock lock(works_mutex_);
-  while (!stop_) {
-    stopped_.wait_for(lock, kWatchTime);
-    const Works ended = TakeEnded(&works_);
+  std::unique_lock lock(watched_->mutex);
+  while (!watched_->stop) {
+    watched_->stopped.wait_for(lock, kWatchTime);
+    const Works ended = TakeEnded(&watched_->works);
     std::vector<c10::intrusive_ptr<HcclWork>> overdue;
-    for (const auto& each : works_) {
+    for (const auto& each : watched_->works) {
       if (each->IsOverdue()) overdue.push_back(each);
     }
     if (ended.empty() && overdue.empty()) continue;
@@ -119,6 +141,13 @@ hcclUniqueId HcclBackend::ShareId(const SynapseFunctions& api, const std::string
     CheckHccl(made, "hcclGetUniqueId");
     return id;
   }
+  try {
+    store_->wait({key}, options_->timeout);
+  } catch (const std::exception& error) {
+    TORCH_CHECK_WITH(DistBackendError, false, "rank ", getRank(),
+                     ": rank 0 did not come to the first call of this process group within ",
+                     options_->timeout.count(), " ms (", error.what(), ")");
+  }
   const std::vector<uint8_t> value = store_->get(key);
   TORCH_CHECK_WITH(DistBackendError, value.size() == 1 + sizeof(id) && value[0] == 1,
                    "rank 0 could not make a unique id for the communicator");
@@ -132,11 +161,13 @@ std::shared_ptr<HcclCommunicator> HcclBackend::Communicator() {
   runtime::Device& device = AcquiredDevice();
   const std::string key = "hccl_unique_id/" + std::to_string(generation_++);
   const hcclUniqueId id = ShareId(device.api(), key);
+  LimitJoin(device.api(), options_->timeout);
   hcclComm_t handle = nullptr;
   const hcclResult_t joined = device.api().hcclCommInitRank(&handle, getSize(), id, getRank());
   // The next group of this name may use the same store and must not read this id.
   if (getRank() == 0) store_->deleteKey(key);
-  CheckHccl(joined, "hcclCommInitRank");
+  CheckHccl(joined,
+            "rank " + std::to_string(getRank()) + " at the first call of its process group");
   communicator_ = std::make_shared<HcclCommunicator>(handle);
   return communicator_;
 }
@@ -168,9 +199,9 @@ c10::intrusive_ptr<HcclWork> HcclBackend::NewWork(
 
 void HcclBackend::Keep(const c10::intrusive_ptr<HcclWork>& work) {
   Works ended;  // dies after the lock
-  std::lock_guard lock(works_mutex_);
-  ended = TakeEnded(&works_);
-  works_.push_back(work);
+  std::lock_guard lock(watched_->mutex);
+  ended = TakeEnded(&watched_->works);
+  watched_->works.push_back(work);
 }
 
 c10::intrusive_ptr<HcclWork> HcclBackend::Run(Call call, const Body& body) {
@@ -271,12 +302,31 @@ c10d::ErrorType HcclBackend::getError() {
                                                                       : c10d::ErrorType::COMM_ERROR;
 }
 
+void HcclBackend::TakeFailures() {
+  std::vector<runtime::Stream*> streams{&CurrentStream()};
+  {
+    std::lock_guard lock(mutex_);
+    if (communicator_ == nullptr || communicator_->Failure().empty()) return;
+    streams.push_back(stream_);
+    for (const auto& pair : peer_streams_) streams.insert(streams.end(), pair.begin(), pair.end());
+  }
+  for (runtime::Stream* stream : streams) {
+    if (stream != nullptr) (void)stream->Synchronize();
+  }
+}
+
 void HcclBackend::abort() {
-  std::lock_guard lock(mutex_);
-  if (communicator_ != nullptr) communicator_->Abort("the process group was aborted");
+  {
+    std::lock_guard lock(mutex_);
+    if (communicator_ == nullptr) return;
+    communicator_->Abort("the process group was aborted");
+  }
+  TakeFailures();
 }
 
 void HcclBackend::shutdown() {
+  if (getpid() != process_) return;
+  TakeFailures();
   std::shared_ptr<HcclCommunicator> last;
   {
     std::lock_guard lock(mutex_);
@@ -284,8 +334,8 @@ void HcclBackend::shutdown() {
   }
   Works works;
   {
-    std::lock_guard lock(works_mutex_);
-    works.swap(works_);
+    std::lock_guard lock(watched_->mutex);
+    works.swap(watched_->works);
   }
   // The communicator goes when the works that use it have ended.
   while (!works.empty() && last != nullptr && last->Failure().empty()) {

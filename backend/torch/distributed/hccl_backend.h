@@ -129,6 +129,8 @@ class HcclBackend final : public c10d::Backend {
   void CheckOne(const std::vector<at::Tensor>& tensors, const char* name) const;
   void CheckRank(int64_t rank, const char* what) const;
   void Watch();
+  // Takes the failures of this group's streams and of the current one, which the caller knows of.
+  void TakeFailures();
 
   const c10::intrusive_ptr<c10d::Store> store_;
   const c10::intrusive_ptr<Options> options_;
@@ -149,11 +151,15 @@ class HcclBackend final : public c10d::Backend {
 
   // Works that have not ended, which keeps their tensors alive and lets the thread end those that
   // take too long.
-  std::mutex works_mutex_;
-  std::condition_variable stopped_;
-  std::list<c10::intrusive_ptr<HcclWork>> works_;
-  bool stop_ = false;
-  std::thread watcher_;
+  struct Watched {
+    std::mutex mutex;
+    std::condition_variable stopped;
+    std::list<c10::intrusive_ptr<HcclWork>> works;
+    bool stop = false;
+    std::thread thread;
+  };
+  const int process_;
+  std::unique_ptr<Watched> watched_;
 };
 
 // Ends the threads of all backends, which let tensors go and must not do so while the interpreter

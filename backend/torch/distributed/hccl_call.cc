@@ -51,9 +51,9 @@ void CheckHccl(hcclResult_t result, const std::string& call) {
   const SynapseFunctions& api = AcquiredDevice().api();
   const char* message =
       api.synGetLastErrorMessage != nullptr ? api.synGetLastErrorMessage() : nullptr;
-  TORCH_CHECK_WITH(DistBackendError, false, call, ": ", api.hcclGetErrorString(result),
-                   message != nullptr && *message != '\0' ? ": " : "",
-                   message != nullptr ? message : "");
+  const bool has_message = message != nullptr && *message != '\0';
+  TORCH_CHECK_WITH(DistBackendError, false, call, ": ",
+                   has_message ? message : api.hcclGetErrorString(result));
 }
 
 HcclElements ElementsToMove(const at::Tensor& tensor) {

@@ -54,7 +54,11 @@ std::string HcclCommunicator::Failure() const {
 void HcclCommunicator::Abort(const std::string& reason) {
   std::lock_guard lock(mutex_);
   if (handle_ == nullptr) return;
-  runtime::Device::Get().api().hcclCommAbort(std::exchange(handle_, nullptr));
+  const SynapseFunctions& api = runtime::Device::Get().api();
+  // A library that does not know the key leaves the reason out.
+  api.synConfigurationSet("HCCL_ABORT_REASON", reason.c_str());
+  api.hcclCommAbort(std::exchange(handle_, nullptr));
+  api.synConfigurationSet("HCCL_ABORT_REASON", "");
   reason_ = reason;
 }
 

@@ -73,6 +73,12 @@ for asynchronous in (False, True):
     run(dist.all_to_all, outputs, [torch.full((rank + 1,), float(i), device="hpu")
                                    for i in range(size)])
     equal(torch.cat(outputs), torch.full((sum(range(1, size + 1)),), float(rank)))
+for sizes in ((0,), (size, 0)):
+    x = torch.zeros(sizes, device="hpu")
+    dist.all_reduce(x)
+    dist.broadcast(x, 0)
+    dist.all_to_all_single(torch.zeros_like(x), x)
+    dist.all_gather([torch.zeros_like(x) for _ in range(size)], x)
 dist.barrier()
 objects = [None] * size
 dist.all_gather_object(objects, {"rank": rank})

@@ -149,6 +149,8 @@ def _replace_process_groups() -> None:
                 changed[position] = to_hccl(args[position])
             elif keyword in kwargs:
                 kwargs[keyword] = to_hccl(kwargs[keyword])
+            if kwargs.get("device_id") is not None:
+                kwargs["device_id"] = to_hpu(kwargs["device_id"])
             log.write("hpu_match", f"torch.distributed.{name}()", "change backend to hccl")
             return original(*changed, **kwargs)
 
