@@ -123,7 +123,7 @@ TEST(CollectiveErrorTest, WhatARankSentBeforeItEndedArrives) {
 // Ranks die and stop at any moment; the others always get an error and never wait for longer than
 // the bound. COLLECTIVE_KILLS=1000 makes the long run of it (docs/testing.md).
 TEST(CollectiveErrorTest, RandomKillsAndStops) {
-  setenv("EMULATOR_HCCL_SILENCE_SECONDS", "3", 1);
+  setenv("EMULATOR_HCCL_SILENCE_SECONDS", "6", 1);
   const char* given = std::getenv("COLLECTIVE_KILLS");
   const int rounds = given != nullptr ? std::atoi(given) : 12;
   for (int round = 0; round < rounds; ++round) {

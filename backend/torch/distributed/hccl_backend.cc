@@ -18,6 +18,7 @@ using c10d::OpType;
 
 // How often works that have ended are let go where no call does it.
 constexpr std::chrono::milliseconds kWatchTime{200};
+constexpr size_t kLooksPerCall = 4;
 
 using Works = std::list<c10::intrusive_ptr<HcclWork>>;
 
@@ -38,10 +39,11 @@ void LimitJoin(const SynapseFunctions& api, std::chrono::milliseconds timeout) {
   api.synConfigurationSet(kKey, std::to_string(std::min(allowed, seconds)).c_str());
 }
 
-// Moves works that have ended out of the list.
-Works TakeEnded(Works* works) {
+// Moves works that have ended out of the list. It looks at the `most` oldest ones: a call must not
+// take longer because many are on their way.
+Works TakeEnded(Works* works, size_t most) {
   Works ended;
-  for (auto each = works->begin(); each != works->end();) {
+  for (auto each = works->begin(); each != works->end() && most > 0; --most) {
     const auto next = std::next(each);
     if ((*each)->HasEnded()) ended.splice(ended.end(), *works, each);
     each = next;
@@ -102,7 +104,7 @@ void HcclBackend::Watch() {
   std::unique_lock lock(watched_->mutex);
   while (!watched_->stop) {
     watched_->stopped.wait_for(lock, kWatchTime);
-    const Works ended = TakeEnded(&watched_->works);
+    const Works ended = TakeEnded(&watched_->works, watched_->works.size());
     std::vector<c10::intrusive_ptr<HcclWork>> overdue;
     for (const auto& each : watched_->works) {
       if (each->IsOverdue()) overdue.push_back(each);
@@ -200,7 +202,7 @@ c10::intrusive_ptr<HcclWork> HcclBackend::NewWork(
 void HcclBackend::Keep(const c10::intrusive_ptr<HcclWork>& work) {
   Works ended;  // dies after the lock
   std::lock_guard lock(watched_->mutex);
-  ended = TakeEnded(&watched_->works);
+  ended = TakeEnded(&watched_->works, kLooksPerCall);
   watched_->works.push_back(work);
 }
 
@@ -339,7 +341,7 @@ void HcclBackend::shutdown() {
   }
   // The communicator goes when the works that use it have ended.
   while (!works.empty() && last != nullptr && last->Failure().empty()) {
-    TakeEnded(&works);
+    TakeEnded(&works, works.size());
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
