@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 import torch
+from photograph_folders import photograph_folder, vision_package  # noqa: F401  fixtures
 from photographs import small_photograph
 from torch.utils.data import DataLoader, DistributedSampler, RandomSampler
 

@@ -11,6 +11,7 @@ import sys
 
 import pytest
 import torch
+from photograph_folders import photograph_folder, vision_package  # noqa: F401  fixtures
 from photographs import jpeg_of, small_photograph
 
 from habana_dataloader import HabanaDataLoader

@@ -1,5 +1,5 @@
-"""Folders of small photographs, and torchvision: the real one where it is installed, and always
-the part of it in small_vision.py."""
+"""Fixtures of the data loader's tests: folders of small photographs, and torchvision, the real one
+where it is installed and always the part of it in small_vision.py."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from habana_dataloader.vision import torchvision
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
 
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory):
+@pytest.fixture(scope="session", name="folder")
+def photograph_folder(tmp_path_factory):
     """42 images of many sizes in three classes; some are grey, CMYK or progressive."""
     root = tmp_path_factory.mktemp("photographs")
     images = [read_rgb(path.read_bytes()).resize((300, 240)) for path in photograph_paths()]
@@ -31,8 +31,8 @@ def folder(tmp_path_factory):
     return root
 
 
-@pytest.fixture(params=["torchvision", "small"])
-def vision(request, monkeypatch):
+@pytest.fixture(params=["torchvision", "small"], name="vision")
+def vision_package(request, monkeypatch):
     """What the loader takes for torchvision, and `normalize`, as programs for Gaudi write it."""
     names: Any = small_vision if request.param == "small" else torchvision
     if names is None:
