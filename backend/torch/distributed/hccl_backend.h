@@ -29,8 +29,8 @@ namespace hpu::torch_backend {
 class HcclBackend final : public c10d::Backend {
  public:
   struct Options : c10d::Backend::Options {
-    explicit Options(std::chrono::milliseconds timeout = kBackendDefaultTimeout)
-        : c10d::Backend::Options("hccl", timeout) {}
+    explicit Options(std::chrono::milliseconds longest = kBackendDefaultTimeout)
+        : c10d::Backend::Options("hccl", longest) {}
   };
 
   HcclBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
