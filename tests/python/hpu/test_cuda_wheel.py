@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+
 import pytest
 import torch
 from paths import ROOT
