@@ -49,9 +49,10 @@ def test_gradients(name: str, dtype: torch.dtype) -> None:
             ours = LAYERS[name](*given)
         with place_on_cpu(backward):
             ours.backward(tangent.to("hpu"))
-        # The CPU's own gradients of bf16 are off by up to 7e-2 of the largest one.
-        narrow = 3e-2 if backward == "none" else 1e-1
-        bound = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: narrow}[dtype]
+        # The CPU's own gradients of bf16 are off by up to 7e-2 of the largest one, those of f16 by
+        # 1.1e-2 where the CPU has no wider units than AVX2.
+        narrow, half = (3e-2, 1e-2) if backward == "none" else (1e-1, 2e-2)
+        bound = {torch.float32: 1e-5, torch.float16: half, torch.bfloat16: narrow}[dtype]
         pairs = [(ours.detach(), result.detach())]
         pairs += [(g.grad, e.grad) for g, e in zip(given, exact, strict=True)]
         for got, wanted in pairs:
