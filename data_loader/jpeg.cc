@@ -83,7 +83,7 @@ class Decompressor {
   char message_[JMSG_LENGTH_MAX] = {};
 };
 
-// What Pillow computes for a * b / 255.
+// Returns what Pillow computes for a * b / 255.
 int Product255(int a, int b) {
   const int product = a * b + 128;
   return ((product >> 8) + product) >> 8;

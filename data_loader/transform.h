@@ -1,4 +1,4 @@
-// What happens to one image: it is decoded, cut and resized in stages, and normalised.
+// One image is decoded, cut and resized in stages, and normalised.
 #pragma once
 
 #include <cstdint>

@@ -1,14 +1,15 @@
 // Collectives (reference 5.3).
-#include <cstring>
+#include <algorithm>
+#include <chrono>
 #include <mutex>
 #include <vector>
 
 #include "emulator/api/entry.h"
 #include "emulator/collectives/collective_work.h"
 #include "emulator/collectives/communicator.h"
-#include "emulator/collectives/reduction.h"
 #include "emulator/collectives/rendezvous.h"
 #include "synapse/include/hccl.h"
+#include "synapse/include/synapse_emulator.h"
 
 using namespace hpu::emulator;  // NOLINT
 
@@ -111,26 +112,8 @@ synStatus Queue(Device& device, const std::shared_ptr<Communicator>& communicato
 }
 
 synStatus CheckCall(const Communicator& communicator, const CallDescription& call) {
-  const auto refuse = [&](const auto&... parts) {
-    return Fail(synInvalidArgument, NameOf(call.kind), ": ", parts...);
-  };
-  const uint64_t width = ElementBytes(call.type);
-  if (width == 0) return refuse("there is no data ", NameOf(call.type));
-  const auto size = static_cast<uint64_t>(communicator.size());
-  if (call.count > ~uint64_t{0} / 8 / size)
-    return refuse("the count ", call.count, " is too large");
-  const bool reduces = call.kind == CollectiveKind::kAllReduce ||
-                       call.kind == CollectiveKind::kReduce ||
-                       call.kind == CollectiveKind::kReduceScatter;
-  if (reduces && !IsReduction(call.reduction))
-    return refuse("there is no ", NameOf(call.reduction));
-  if (call.root >= communicator.size()) {
-    return refuse("the root ", call.root, " is none of ", size, " ranks");
-  }
-  if (call.kind == CollectiveKind::kAllToAll && call.count % size != 0) {
-    return refuse("the count ", call.count, " cannot be divided among ", size, " ranks");
-  }
-  return synSuccess;
+  const std::string wrong = WhyWrong(call, communicator.size());
+  return wrong.empty() ? synSuccess : Fail(synInvalidArgument, NameOf(call.kind), ": ", wrong);
 }
 
 // Queues one collective.
@@ -229,7 +212,9 @@ synStatus QueueGroup(Device& device, std::vector<GroupedCall> grouped) {
 
 std::string Setting(const char* key) { return Library::Get().configuration().Text(key); }
 
-synStatus Create(hcclComm_t* comm, int num_ranks, const hcclUniqueId& id, int rank) {
+// `join_time` is at most what the user allows.
+synStatus Create(hcclComm_t* comm, int num_ranks, const hcclUniqueId& id, int rank,
+                 std::chrono::milliseconds join_time) {
   SYN_REQUIRE_ARGUMENT(comm != nullptr);
   *comm = nullptr;
   if (num_ranks < 1 || rank < 0 || rank >= num_ranks) {
@@ -241,13 +226,23 @@ synStatus Create(hcclComm_t* comm, int num_ranks, const hcclUniqueId& id, int ra
       .interfaces = Setting("HCCL_SOCKET_IFNAME"),
       .any_provider = configuration.Flag("HCCL_OVER_OFI"),
       .shares_memory = configuration.Flag("EMULATOR_HCCL_SHARE_MEMORY"),
-      .join_seconds = configuration.Number("EMULATOR_HCCL_JOIN_SECONDS"),
+      .join_time = std::min<std::chrono::milliseconds>(
+          join_time, std::chrono::seconds(configuration.Number("EMULATOR_HCCL_JOIN_SECONDS"))),
       .silence_seconds = configuration.Number("EMULATOR_HCCL_SILENCE_SECONDS")};
   absl::StatusOr<std::shared_ptr<Communicator>> made =
       Communicator::Create(id, num_ranks, rank, options);
   if (!made.ok()) return HcclStatus(made.status());
   *comm = AllCommunicators().Insert(std::move(made).value());
   return synSuccess;
+}
+
+hcclResult_t Abort(hcclComm_t comm, const std::string& reason) {
+  return CommunicatorCall(comm, [&](const std::shared_ptr<Communicator>& communicator) {
+    communicator->Fail("rank " + std::to_string(communicator->rank()) +
+                       " has aborted the communicator" + (reason.empty() ? "" : ": ") + reason);
+    AllCommunicators().Remove(comm);
+    return synSuccess;
+  });
 }
 
 CallDescription Collective(CollectiveKind kind, hcclDataType_t type, size_t count,
@@ -269,7 +264,16 @@ hcclResult_t hcclGetUniqueId(hcclUniqueId* unique_id) {
 }
 
 hcclResult_t hcclCommInitRank(hcclComm_t* comm, int num_ranks, hcclUniqueId id, int rank) {
-  return ResultOf(Call([&] { return Create(comm, num_ranks, id, rank); }));
+  return ResultOf(
+      Call([&] { return Create(comm, num_ranks, id, rank, std::chrono::milliseconds::max()); }));
+}
+
+hcclResult_t synEmulatorCommInitRank(hcclComm_t* comm, int num_ranks, hcclUniqueId id, int rank,
+                                     uint64_t milliseconds) {
+  return ResultOf(Call([&]() -> synStatus {
+    SYN_RETURN_IF_FAILED(CheckNotStrict());
+    return Create(comm, num_ranks, id, rank, std::chrono::milliseconds(milliseconds));
+  }));
 }
 
 hcclResult_t hcclCommInitAll(hcclComm_t* /*comm*/, int /*num_devices*/, const int* /*devices*/) {
@@ -283,16 +287,12 @@ hcclResult_t hcclCommDestroy(hcclComm_t comm) {
   });
 }
 
-// The interface has no text for the reason, so who has one sets it as HCCL_ABORT_REASON before.
-hcclResult_t hcclCommAbort(hcclComm_t comm) {
-  return CommunicatorCall(comm, [&](const std::shared_ptr<Communicator>& communicator) {
-    Configuration& configuration = Library::Get().configuration();
-    const std::string reason = configuration.Get("HCCL_ABORT_REASON").value();
-    communicator->Fail("rank " + std::to_string(communicator->rank()) +
-                       " has aborted the communicator" + (reason.empty() ? "" : ": ") + reason);
-    AllCommunicators().Remove(comm);
-    return synSuccess;
-  });
+hcclResult_t hcclCommAbort(hcclComm_t comm) { return Abort(comm, ""); }
+
+hcclResult_t synEmulatorCommAbort(hcclComm_t comm, const char* reason) {
+  const hcclResult_t allowed = ResultOf(Call([] { return CheckNotStrict(); }));
+  if (allowed != hcclSuccess) return allowed;
+  return Abort(comm, reason != nullptr ? reason : "");
 }
 
 hcclResult_t hcclCommGetAsyncError(hcclComm_t comm, hcclResult_t* error) {

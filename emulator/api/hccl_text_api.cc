@@ -1,4 +1,4 @@
-// What the collectives' interface says about itself (reference 5.3).
+// The collectives' interface describes itself here: version, texts of results (reference 5.3).
 #include "synapse/include/hccl.h"
 
 namespace {

@@ -91,7 +91,8 @@ synStatus synStreamWaitEvent(synStreamHandle handle, synEventHandle event_handle
     Capture capture = event->capture();
     stream->OrderAfter(capture.point);
     // A stream runs after its own earlier work anyway.
-    if (!capture.Done() && capture.progress != stream->progress()) {
+    if (capture.progress == stream->progress()) return synSuccess;
+    if (!capture.Done() || capture.CollectiveFailed()) {
       stream->Enqueue(std::make_unique<WaitWork>(std::move(capture)));
     }
     return synSuccess;

@@ -48,8 +48,7 @@ absl::StatusOr<std::shared_ptr<Communicator>> Communicator::Create(
   std::shared_ptr<Communicator> made(new Communicator(num_ranks, rank, options.silence_seconds));
   ASSIGN_OR_RETURN(made->memory_, SharedMemory::Create(num_ranks));
   if (num_ranks == 1) return made;
-  const Deadline deadline =
-      std::chrono::steady_clock::now() + std::chrono::seconds(options.join_seconds);
+  const Deadline deadline = std::chrono::steady_clock::now() + options.join_time;
   ASSIGN_OR_RETURN(Star star, Join(id, options.fixed_address, num_ranks, rank, deadline));
   RETURN_IF_ERROR(made->Connect(star, options, deadline));
   Communicator* self = made.get();
@@ -206,6 +205,10 @@ void Communicator::Fail(const std::string& reason) {
 std::string Communicator::reason() const {
   std::lock_guard lock(state_mutex_);
   return reason_;
+}
+
+std::string Communicator::NetworkFailure() const {
+  return fabric_ == nullptr ? "" : fabric_->Failure();
 }
 
 std::string Communicator::WhyGone(int peer) const {

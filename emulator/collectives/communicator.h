@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -18,12 +19,12 @@
 namespace hpu::emulator {
 
 struct CommunicatorOptions {
-  std::string fixed_address;      // HCCL_COMM_ID
-  std::string interfaces;         // HCCL_SOCKET_IFNAME
-  bool any_provider = false;      // HCCL_OVER_OFI: libfabric chooses; else it is TCP between hosts
-  bool shares_memory = true;      // with ranks of this host
-  uint64_t join_seconds = 300;    // the longest wait for all ranks
-  uint64_t silence_seconds = 30;  // after which a silent rank is gone
+  std::string fixed_address;  // HCCL_COMM_ID
+  std::string interfaces;     // HCCL_SOCKET_IFNAME
+  bool any_provider = false;  // HCCL_OVER_OFI: libfabric chooses; else it is TCP between hosts
+  bool shares_memory = true;  // with ranks of this host
+  std::chrono::milliseconds join_time{300000};  // the longest wait for all ranks
+  uint64_t silence_seconds = 30;                // after which a silent rank is gone
 };
 
 // The directions of links that a call uses: by peer, whether it sends and whether it receives. One
@@ -69,6 +70,8 @@ class Communicator {
   std::string reason() const;
   // Returns why nothing more can come from the rank; empty while it takes part.
   std::string WhyGone(int peer) const;
+  // Returns which connection has failed, and why; empty while none has.
+  std::string NetworkFailure() const;
   // Returns whether this rank would hear of the end of another one.
   bool is_watched() const { return size_ == 1 || membership_->is_watched(); }
   uint64_t silence_seconds() const { return silence_seconds_; }
@@ -84,9 +87,9 @@ class Communicator {
   const int size_;
   const int rank_;
   const uint64_t silence_seconds_;
-  std::unique_ptr<SharedMemory> memory_;    // outlives the links
-  std::unique_ptr<FabricEndpoint> fabric_;  // null where all ranks share memory; outlives the links
+  std::unique_ptr<SharedMemory> memory_;  // outlives the links
   std::vector<std::unique_ptr<Link>> links_;
+  std::unique_ptr<FabricEndpoint> fabric_;  // null where all ranks share memory; goes before links
 
   mutable std::mutex queue_mutex_;
   std::condition_variable turn_;

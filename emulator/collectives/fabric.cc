@@ -10,7 +10,10 @@
 
 #include <array>
 #include <cstring>
+#include <deque>
+#include <functional>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace hpu::emulator {
@@ -28,6 +31,7 @@ struct MessageBuffer {
 // A message on its way. libfabric keeps its own notes in the first member until it is done.
 struct FabricMessage {
   fi_context context{};
+  int peer = 0;
   MessageBuffer buffer;
   bool done = true;
 };
@@ -75,12 +79,10 @@ using Owned = std::unique_ptr<Object, Closer<Object>>;
 
 class TaggedEndpoint;
 
+// The endpoint is closed before its links go, so that libfabric touches no message afterwards.
 class FabricLink : public Link {
  public:
-  FabricLink(TaggedEndpoint* endpoint, int peer, fi_addr_t address)
-      : endpoint_(endpoint), peer_(peer), address_(address), out_(kMessages), in_(kMessages) {}
-  ~FabricLink() override;
-  void PostReceives();
+  FabricLink(TaggedEndpoint* endpoint, int peer, fi_addr_t address);
 
   bool TryReserve(Slot* slot) override;
   void Send() override;
@@ -129,10 +131,11 @@ class TaggedEndpoint : public FabricEndpoint {
                            options.any_provider ? "for tagged messages" : "tcp;ofi_rxm", " on ",
                            ToText(options.interface), ": ", library_.strerror(-found));
     }
-    RETURN_IF_ERROR(Made(library_.fabric(info_->fabric_attr, &raw_fabric_, nullptr), "fi_fabric"));
-    fabric_.reset(raw_fabric_);
+    fid_fabric* fabric = nullptr;
+    RETURN_IF_ERROR(Made(library_.fabric(info_->fabric_attr, &fabric, nullptr), "fi_fabric"));
+    fabric_.reset(fabric);
     fid_domain* domain = nullptr;
-    RETURN_IF_ERROR(Made(fi_domain(fabric_.get(), info_, &domain, nullptr), "fi_domain"));
+    RETURN_IF_ERROR(Made(fi_domain(fabric, info_, &domain, nullptr), "fi_domain"));
     domain_.reset(domain);
     fi_av_attr table{};
     table.type = FI_AV_TABLE;
@@ -180,9 +183,7 @@ class TaggedEndpoint : public FabricEndpoint {
     if (fi_av_insert(addresses_.get(), address.data(), 1, &place, 0, nullptr) != 1) {
       return Internal("libfabric takes no address of rank ", peer);
     }
-    auto link = std::make_unique<FabricLink>(this, peer, place);
-    link->PostReceives();
-    return link;
+    return std::make_unique<FabricLink>(this, peer, place);
   }
 
   void Progress() override {
@@ -190,29 +191,23 @@ class TaggedEndpoint : public FabricEndpoint {
     ProgressLocked();
   }
 
-  // Starts a message; `start` is a call of libfabric. It is repeated while the library has no room.
-  template <typename Start>
-  int Begin(FabricMessage* message, const Start& start) {
+  std::string Failure() override {
+    std::lock_guard lock(mutex_);
+    return failure_;
+  }
+
+  // Starts a message; `start` is a call of libfabric. While the library has no room, the message
+  // waits and is started by Progress, in the order of these calls.
+  void Begin(FabricMessage* message, std::function<ssize_t(fid_ep*)> start) {
     std::lock_guard lock(mutex_);
     message->done = false;
-    for (;;) {
-      const ssize_t result = start(endpoint_.get());
-      if (result != -FI_EAGAIN) return static_cast<int>(result);
-      ProgressLocked();
-    }
+    waiting_.push_back({message, std::move(start)});
+    StartWaiting();
   }
   bool IsDone(const FabricMessage& message) {
     std::lock_guard lock(mutex_);
     if (!message.done) ProgressLocked();
     return message.done;
-  }
-  // Ends the messages of a link that goes.
-  void Cancel(std::vector<FabricMessage>* messages) {
-    std::lock_guard lock(mutex_);
-    for (FabricMessage& message : *messages) {
-      if (!message.done) fi_cancel(&endpoint_->fid, &message.context);
-    }
-    ProgressLocked();
   }
 
   int rank() const { return rank_; }
@@ -223,51 +218,73 @@ class TaggedEndpoint : public FabricEndpoint {
     return Internal("libfabric: ", call, ": ", library_.strerror(-result));
   }
 
+  void Fail(const FabricMessage& message, int error) {
+    if (!failure_.empty()) return;
+    failure_ = "the network connection to rank " + std::to_string(message.peer) +
+               " failed: " + library_.strerror(error);
+  }
+
+  void StartWaiting() {
+    while (!waiting_.empty()) {
+      const ssize_t result = waiting_.front().start(endpoint_.get());
+      if (result == -FI_EAGAIN) return;
+      if (result != 0) Fail(*waiting_.front().message, static_cast<int>(-result));
+      waiting_.pop_front();
+    }
+  }
+
   void ProgressLocked() {
     std::array<fi_cq_entry, 16> entries;
     for (;;) {
       const ssize_t count = fi_cq_read(completions_.get(), entries.data(), entries.size());
       if (count == -FI_EAVAIL) {
-        // The other rank is gone, which its membership shows; its messages never end.
         fi_cq_err_entry error{};
-        fi_cq_readerr(completions_.get(), &error, 0);
+        if (fi_cq_readerr(completions_.get(), &error, 0) < 1) break;
+        Fail(*static_cast<FabricMessage*>(error.op_context), error.err);
         continue;
       }
-      if (count <= 0) return;
+      if (count <= 0) break;
       for (ssize_t i = 0; i < count; ++i) {
         static_cast<FabricMessage*>(entries[static_cast<size_t>(i)].op_context)->done = true;
       }
     }
+    StartWaiting();
   }
+
+  struct Waiting {
+    FabricMessage* message = nullptr;
+    std::function<ssize_t(fid_ep*)> start;
+  };
 
   const FabricLibrary& library_;
   const int rank_;
   fi_info* info_ = nullptr;
-  fid_fabric* raw_fabric_ = nullptr;
   Owned<fid_fabric> fabric_;
   Owned<fid_domain> domain_;
   Owned<fid_av> addresses_;
   Owned<fid_cq> completions_;
   Owned<fid_ep> endpoint_;
   std::string address_;
-  std::mutex mutex_;  // guards the messages of all links
+  std::mutex mutex_;  // guards the messages of all links, and the members below
+  std::deque<Waiting> waiting_;
+  std::string failure_;  // the first one
 };
 
-FabricLink::~FabricLink() {
-  endpoint_->Cancel(&out_);
-  endpoint_->Cancel(&in_);
+FabricLink::FabricLink(TaggedEndpoint* endpoint, int peer, fi_addr_t address)
+    : endpoint_(endpoint), peer_(peer), address_(address), out_(kMessages), in_(kMessages) {
+  for (FabricMessage& message : out_) message.peer = peer;
+  for (FabricMessage& message : in_) {
+    message.peer = peer;
+    Post(&message);
+  }
 }
 
 // A receive takes the messages of one sender, which is their tag.
 void FabricLink::Post(FabricMessage* message) {
-  endpoint_->Begin(message, [&](fid_ep* endpoint) {
+  endpoint_->Begin(message, [this, message](fid_ep* endpoint) {
     return fi_trecv(endpoint, &message->buffer, sizeof(MessageBuffer), nullptr, FI_ADDR_UNSPEC,
                     static_cast<uint64_t>(peer_), 0, &message->context);
   });
-}
-
-void FabricLink::PostReceives() {
-  for (FabricMessage& message : in_) Post(&message);
 }
 
 bool FabricLink::TryReserve(Slot* slot) {
@@ -280,7 +297,7 @@ bool FabricLink::TryReserve(Slot* slot) {
 void FabricLink::Send() {
   FabricMessage& message = out_[sent_++ % kMessages];
   const size_t bytes = offsetof(MessageBuffer, data) + message.buffer.header.bytes;
-  endpoint_->Begin(&message, [&](fid_ep* endpoint) {
+  endpoint_->Begin(&message, [this, &message, bytes](fid_ep* endpoint) {
     return fi_tsend(endpoint, &message.buffer, bytes, nullptr, address_,
                     static_cast<uint64_t>(endpoint_->rank()), &message.context);
   });

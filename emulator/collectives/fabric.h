@@ -34,6 +34,8 @@ class FabricEndpoint {
   virtual absl::StatusOr<std::unique_ptr<Link>> Connect(int peer, const std::string& address) = 0;
   // Moves what is on its way. Somebody must call it for anything to move.
   virtual void Progress() = 0;
+  // Returns which connection has failed, and why; empty while none has.
+  virtual std::string Failure() = 0;
 };
 
 }  // namespace hpu::emulator

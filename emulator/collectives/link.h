@@ -25,17 +25,4 @@ class Link {
   virtual bool AllSent() { return true; }
 };
 
-// Lets threads of this rank sleep until a link may have changed.
-class Doorbell {
- public:
-  virtual ~Doorbell() = default;
-  // Read this before looking at the links.
-  virtual uint32_t Look() const = 0;
-  // Returns once the doorbell has rung since `seen`, or after some milliseconds. First it spins for
-  // some microseconds.
-  virtual void WaitForRing(uint32_t seen) = 0;
-  // Wakes this rank's own sleepers.
-  virtual void Ring() = 0;
-};
-
 }  // namespace hpu::emulator

@@ -1,6 +1,28 @@
 #include "emulator/collectives/message.h"
 
 namespace hpu::emulator {
+namespace {
+
+struct TypeRow {
+  hcclDataType_t type;
+  const char* name;
+  uint64_t bytes;
+};
+constexpr TypeRow kTypes[] = {
+    {hcclInt8, "int8", 1},         {hcclUint8, "uint8", 1},     {hcclInt32, "int32", 4},
+    {hcclUint32, "uint32", 4},     {hcclInt64, "int64", 8},     {hcclUint64, "uint64", 8},
+    {hcclFloat16, "float16", 2},   {hcclFloat32, "float32", 4}, {hcclFloat64, "float64", 8},
+    {hcclBfloat16, "bfloat16", 2},
+};
+
+const TypeRow* FindType(hcclDataType_t type) {
+  for (const TypeRow& row : kTypes) {
+    if (row.type == type) return &row;
+  }
+  return nullptr;
+}
+
+}  // namespace
 
 const char* NameOf(CollectiveKind kind) {
   switch (kind) {
@@ -23,29 +45,8 @@ const char* NameOf(CollectiveKind kind) {
 }
 
 std::string NameOf(hcclDataType_t type) {
-  switch (type) {
-    case hcclInt8:
-      return "int8";
-    case hcclUint8:
-      return "uint8";
-    case hcclInt32:
-      return "int32";
-    case hcclUint32:
-      return "uint32";
-    case hcclInt64:
-      return "int64";
-    case hcclUint64:
-      return "uint64";
-    case hcclFloat16:
-      return "float16";
-    case hcclFloat32:
-      return "float32";
-    case hcclFloat64:
-      return "float64";
-    case hcclBfloat16:
-      return "bfloat16";
-  }
-  return "type " + std::to_string(static_cast<unsigned>(type));
+  const TypeRow* row = FindType(type);
+  return row != nullptr ? row->name : "type " + std::to_string(static_cast<unsigned>(type));
 }
 
 std::string NameOf(hcclRedOp_t reduction) {
@@ -67,23 +68,8 @@ std::string NameOf(hcclRedOp_t reduction) {
 }
 
 uint64_t ElementBytes(hcclDataType_t type) {
-  switch (type) {
-    case hcclInt8:
-    case hcclUint8:
-      return 1;
-    case hcclFloat16:
-    case hcclBfloat16:
-      return 2;
-    case hcclInt32:
-    case hcclUint32:
-    case hcclFloat32:
-      return 4;
-    case hcclInt64:
-    case hcclUint64:
-    case hcclFloat64:
-      return 8;
-  }
-  return 0;
+  const TypeRow* row = FindType(type);
+  return row != nullptr ? row->bytes : 0;
 }
 
 std::string Describe(const CallDescription& call) {

@@ -25,7 +25,7 @@ std::string NameOf(hcclRedOp_t reduction);
 // Returns 0 for a number that is not a type.
 uint64_t ElementBytes(hcclDataType_t type);
 
-// What all ranks must agree on in one call. `count` is in elements and `root` is -1 where the call
+// All ranks must agree on this in one call. `count` is in elements and `root` is -1 where the call
 // has none.
 struct CallDescription {
   CollectiveKind kind = CollectiveKind::kAllReduce;

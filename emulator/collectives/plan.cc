@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "emulator/collectives/reduction.h"
+
 namespace hpu::emulator {
 namespace {
 
@@ -83,6 +85,12 @@ class Planner {
     for (int step = 1; step < size_; ++step) visit((rank_ + step) % size_);
   }
 
+  // The part of the buffer that belongs to a rank, in bytes.
+  Range PartBytes(int owner) const {
+    const Range range = PartOf(call_.description.count, size_, owner);
+    return {range.begin * width_, range.size * width_};
+  }
+
   // `root` -1: every rank needs the result.
   void ReduceWhole(int root) {
     const uint64_t bytes = call_.description.count * width_;
@@ -94,11 +102,7 @@ class Planner {
   }
 
   void ReduceInParts(int root) {
-    const auto part = [&](int owner) {
-      const Range range = PartOf(call_.description.count, size_, owner);
-      return Range{range.begin * width_, range.size * width_};
-    };
-    const Range own = part(rank_);
+    const Range own = PartBytes(rank_);
     const bool keeps = root < 0 || rank_ == root;
     // Only the root of a reduction to one rank has a buffer for the result.
     if (!keeps) plan_.scratch.resize(own.size);
@@ -110,8 +114,8 @@ class Planner {
       }
     });
     ForOthers([&](int peer) {
-      Send(peer, Part::kContribution, buffers_.send + part(peer).begin, part(peer).size);
-      if (keeps) Receive(peer, buffers_.receive + part(peer).begin, part(peer).size);
+      Send(peer, Part::kContribution, buffers_.send + PartBytes(peer).begin, PartBytes(peer).size);
+      if (keeps) Receive(peer, buffers_.receive + PartBytes(peer).begin, PartBytes(peer).size);
     });
   }
 
@@ -133,14 +137,10 @@ class Planner {
   // The root sends each rank a part, which that rank passes on: the root sends everything once.
   void BroadcastInParts() {
     const int root = call_.description.root;
-    const auto part = [&](int owner) {
-      const Range range = PartOf(call_.description.count, size_, owner);
-      return Range{range.begin * width_, range.size * width_};
-    };
-    const Range own = part(rank_);
+    const Range own = PartBytes(rank_);
     if (rank_ == root) {
       ForOthers([&](int peer) {
-        Send(peer, Part::kData, buffers_.send + part(peer).begin, part(peer).size);
+        Send(peer, Part::kData, buffers_.send + PartBytes(peer).begin, PartBytes(peer).size);
       });
       ForOthers([&](int peer) { Send(peer, Part::kData, buffers_.send + own.begin, own.size); });
       CopyIfOther(buffers_.send, call_.description.count * width_, buffers_.receive);
@@ -151,11 +151,11 @@ class Planner {
     const size_t first = plan_.receives.size();
     Receive(root, buffers_.receive + own.begin, own.size);
     const uint64_t* arrived = own.size != 0 ? &plan_.receives[first].received : nullptr;
-    Receive(root, buffers_.receive + part(root).begin, part(root).size);
+    Receive(root, buffers_.receive + PartBytes(root).begin, PartBytes(root).size);
     ForOthers([&](int peer) {
       if (peer == root) return;
       Send(peer, Part::kData, buffers_.receive + own.begin, own.size, arrived);
-      Receive(peer, buffers_.receive + part(peer).begin, part(peer).size);
+      Receive(peer, buffers_.receive + PartBytes(peer).begin, PartBytes(peer).size);
     });
   }
 
@@ -188,6 +188,23 @@ class Planner {
 };
 
 }  // namespace
+
+std::string WhyWrong(const CallDescription& call, int size) {
+  if (ElementBytes(call.type) == 0) return "there is no data " + NameOf(call.type);
+  const auto ranks = static_cast<uint64_t>(size);
+  const std::string count = "the count " + std::to_string(call.count);
+  if (call.count > ~uint64_t{0} / 8 / ranks) return count + " is too large";
+  const bool reduces = call.kind == CollectiveKind::kAllReduce ||
+                       call.kind == CollectiveKind::kReduce ||
+                       call.kind == CollectiveKind::kReduceScatter;
+  if (reduces && !IsReduction(call.reduction)) return "there is no " + NameOf(call.reduction);
+  const std::string among = std::to_string(size) + " ranks";
+  if (call.root >= size) return "the root " + std::to_string(call.root) + " is none of " + among;
+  if (call.kind == CollectiveKind::kAllToAll && call.count % ranks != 0) {
+    return count + " cannot be divided among " + among;
+  }
+  return "";
+}
 
 BufferBytes BytesOf(const CollectiveCall& call, int size, int rank) {
   const uint64_t bytes = call.description.count * ElementBytes(call.description.type);

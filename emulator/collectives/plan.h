@@ -1,7 +1,7 @@
-// What one rank sends, receives and computes in one call.
+// A plan says what one rank sends, receives and computes in one call.
 #pragma once
 
-#include <memory>
+#include <string>
 #include <vector>
 
 #include "emulator/collectives/message.h"
@@ -15,6 +15,9 @@ struct CollectiveCall {
   uint64_t receive = 0;
   int peer = -1;  // of a send or a receive, which has the other address 0
 };
+
+// Returns what is wrong with a call's numbers among `size` ranks; empty if nothing is.
+std::string WhyWrong(const CallDescription& call, int size);
 
 // Returns the sizes of the call's buffers on a rank.
 struct BufferBytes {

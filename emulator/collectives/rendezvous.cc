@@ -27,6 +27,12 @@ struct Id {
 };
 static_assert(sizeof(Id) <= HCCL_UNIQUE_ID_MAX_BYTES);
 
+// Rank 0 listens at the address and lets in who knows the nonce.
+struct MeetingPoint {
+  SocketAddress address;
+  Nonce nonce{};
+};
+
 struct Hello {
   uint64_t protocol = kProtocol;
   Nonce nonce{};

@@ -16,12 +16,6 @@
 
 namespace hpu::emulator {
 
-// Where rank 0 listens, and what a rank must know to be let in.
-struct MeetingPoint {
-  SocketAddress address;
-  Nonce nonce{};
-};
-
 // Makes an id and listens for it in this process, until rank 0 joins with it. `interfaces` is as in
 // InterfaceAddress. If `fixed_address` (HCCL_COMM_ID) is not empty, the id only names that address.
 absl::StatusOr<hcclUniqueId> MakeUniqueId(const std::string& interfaces,

@@ -19,7 +19,6 @@ class Runner {
   Runner(Communicator& communicator, Plan& plan)
       : communicator_(communicator),
         plan_(plan),
-        has_reduction_(plan.reduction.bytes != 0),
         heads_(static_cast<size_t>(communicator.size())) {}
 
   absl::Status Run() {
@@ -32,7 +31,7 @@ class Runner {
         continue;
       }
       if (!wrong_.empty()) return Fail(wrong_);
-      // What a rank sent before it went can still be used, so look once more after the question.
+      // The slots that a rank sent before it went can still be used, so this looks once more.
       const std::string why = WhyStuck(last_progress);
       if (!why.empty() && !Step()) return Fail(wrong_.empty() ? why : wrong_);
       if (why.empty()) communicator_.WaitForChange(seen);
@@ -101,7 +100,7 @@ class Runner {
     const auto index = static_cast<size_t>(peer);
     if (heads_[index].has_value()) return false;
     Incoming* next = NextFrom(peer);
-    const bool contributes = has_reduction_ && plan_.reduction.done != plan_.reduction.bytes;
+    const bool contributes = plan_.reduction.done != plan_.reduction.bytes;
     if (next == nullptr && !contributes) return false;
     Slot slot;
     if (!communicator_.link(peer).TryPeek(&slot)) return false;
@@ -135,10 +134,14 @@ class Runner {
                ": all ranks must make the same calls in the same order";
     } else if (header.part != part || header.offset != offset || header.bytes == 0 ||
                header.bytes > kSlotBytes || header.bytes > bytes - offset) {
-      wrong_ = "rank " + std::to_string(peer) + " sends other bytes of its " + Describe(own) +
-               " than rank " + std::to_string(communicator_.rank()) + " expects";
+      wrong_ = OtherBytes(peer, own);
     }
     return wrong_.empty();
+  }
+
+  std::string OtherBytes(int peer, const CallDescription& call) const {
+    return "rank " + std::to_string(peer) + " sends other bytes of its " + Describe(call) +
+           " than rank " + std::to_string(communicator_.rank()) + " expects";
   }
 
   bool ReduceHeads() {
@@ -155,9 +158,7 @@ class Runner {
       }
       if (!heads_[index].has_value()) return false;
       if (heads_[index]->bytes != bytes) {
-        wrong_ = "rank " + std::to_string(peer) + " sends other bytes of its " +
-                 Describe(reduction.call) + " than rank " + std::to_string(communicator_.rank()) +
-                 " expects";
+        wrong_ = OtherBytes(peer, reduction.call);
         return false;
       }
       sources[index] = heads_[index]->data;
@@ -187,6 +188,8 @@ class Runner {
       const std::string why = communicator_.WhyGone(peer);
       if (!why.empty()) return call + ": " + why;
     }
+    const std::string network = communicator_.NetworkFailure();
+    if (!network.empty() && !call.empty()) return call + ": " + network;
     const auto longest = std::chrono::seconds(communicator_.silence_seconds());
     if (communicator_.is_watched() || std::chrono::steady_clock::now() - last_progress < longest) {
       return "";
@@ -220,7 +223,6 @@ class Runner {
 
   Communicator& communicator_;
   Plan& plan_;
-  const bool has_reduction_;
   std::vector<std::optional<Head>> heads_;  // by rank
   std::string wrong_;
 };

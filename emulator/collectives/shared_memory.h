@@ -25,22 +25,26 @@ struct SharedMemoryAddress {
   Nonce nonce{};
 };
 
-class SharedMemory : public Doorbell {
+class SharedMemory {
  public:
   // Makes this rank's file, with rings for `num_ranks` peers.
   static absl::StatusOr<std::unique_ptr<SharedMemory>> Create(int num_ranks);
   // Maps a peer's file. Returns NOT_FOUND where this process cannot open it or it is another one.
   static absl::StatusOr<std::unique_ptr<SharedMemory>> Open(const SharedMemoryAddress& address,
                                                             int num_ranks);
-  ~SharedMemory() override;
+  ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
   SharedMemoryAddress address() const { return address_; }
 
-  uint32_t Look() const override;
-  void WaitForRing(uint32_t seen) override;
-  void Ring() override;
+  // The file has a doorbell, which rings when a peer has filled or emptied a slot. Look at it
+  // before looking at the links.
+  uint32_t Look() const;
+  // Returns once the doorbell has rung since `seen`, or after some milliseconds. First it spins for
+  // some microseconds.
+  void WaitForRing(uint32_t seen);
+  void Ring();
 
  private:
   friend class SharedMemoryLink;

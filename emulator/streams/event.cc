@@ -42,9 +42,7 @@ std::optional<Event::Mapping> Event::TakeMapping() {
 
 synStatus WaitWork::Run() {
   capture_.Wait();
-  if (capture_.progress == nullptr || capture_.progress->failure() != synFailHccl) {
-    return synSuccess;
-  }
+  if (!capture_.CollectiveFailed()) return synSuccess;
   return FailWith(synFailHccl, capture_.progress->reason());
 }
 

@@ -25,6 +25,10 @@ struct Capture {
   std::shared_ptr<const WorkOrder::Clock> point;
 
   bool Done() const { return progress == nullptr || progress->Reached(sequence); }
+  // Whether a collective on the event's stream has failed and nobody has taken the failure yet.
+  bool CollectiveFailed() const {
+    return progress != nullptr && progress->failure() == synFailHccl;
+  }
   void Wait() const;
 };
 

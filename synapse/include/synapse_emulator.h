@@ -3,6 +3,7 @@
 // function means that the capability is missing, and is never an error. Plain C.
 #pragma once
 
+#include "hccl.h"
 #include "synapse_api_types.h"
 
 #ifdef __cplusplus
@@ -116,6 +117,13 @@ synStatus synEmulatorGraphCheck(synGraphHandle graph);
 
 // Does the same as synRecipeDeSerialize, from memory.
 synStatus synEmulatorRecipeDeserialize(synRecipeHandle* recipe, const void* bytes, size_t size);
+
+// Does the same as hcclCommInitRank, and waits for the other ranks at most this long.
+hcclResult_t synEmulatorCommInitRank(hcclComm_t* comm, int num_ranks, hcclUniqueId id, int rank,
+                                     uint64_t milliseconds);
+
+// Does the same as hcclCommAbort. The error that all ranks get contains `reason`.
+hcclResult_t synEmulatorCommAbort(hcclComm_t comm, const char* reason);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

@@ -40,6 +40,10 @@ bool LeavesOutMemory() {
   return may_be_pending.load(std::memory_order_relaxed) && pending_work->LeavesOutMemory();
 }
 
+void RefuseInCapture(const char* who) {
+  if (may_be_pending.load(std::memory_order_relaxed)) pending_work->RefuseInCapture(who);
+}
+
 c10::Allocator& GetPendingAllocator() {
   static auto* allocator = new PendingAllocator;
   return *allocator;

@@ -38,6 +38,8 @@ class PendingWork {
   virtual const void* Capture() const = 0;
   // Queues all recorded calls that touch the storage, because `who` is going to touch it.
   virtual void Queue(const c10::StorageImpl& storage, const char* who) = 0;
+  // Throws if this thread's current stream has a capture, because `who` cannot be part of it.
+  virtual void RefuseInCapture(const std::string& who) = 0;
 };
 
 // Call it once, before any pending storage is made. `work` lives as long as the process.
@@ -47,6 +49,8 @@ void StartLeavingOutMemory();
 
 // Returns whether an empty tensor that this thread makes now gets a pending storage.
 bool LeavesOutMemory();
+// Throws if this thread's current stream has a capture, because `who` cannot be part of it.
+void RefuseInCapture(const char* who);
 // Makes pending storages for empty tensors.
 c10::Allocator& GetPendingAllocator();
 // Returns a pending storage for a result of a recorded call.

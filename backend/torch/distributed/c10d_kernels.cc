@@ -246,6 +246,19 @@ void Barrier(const c10::OperatorHandle& op, Stack* stack) {
   Finish(op, stack, at::Tensor(), call.backend()->barrier(options));
 }
 
+using Kernel = void (*)(const c10::OperatorHandle&, Stack*);
+
+template <Kernel kernel>
+void EndCoalescingOnError(const c10::OperatorHandle& op, Stack* stack) {
+  try {
+    kernel(op, stack);
+  } catch (...) {
+    const c10::intrusive_ptr<c10d::Backend> backend = Arguments(op, *stack).backend();
+    if (auto* own = dynamic_cast<HcclBackend*>(backend.get())) own->AbandonCoalescing();
+    throw;
+  }
+}
+
 }  // namespace
 
 void RegisterDistributedKernels() {
@@ -253,7 +266,7 @@ void RegisterDistributedKernels() {
   static auto* library =
       new torch::Library(torch::Library::IMPL, "c10d", c10::DispatchKey::HPU, __FILE__, __LINE__);
 #define HPU_C10D(name, function) \
-  library->impl(name, torch::CppFunction::makeFromBoxedFunction<&function>())
+  library->impl(name, torch::CppFunction::makeFromBoxedFunction<&EndCoalescingOnError<&function>>())
   HPU_C10D("send", Send);
   HPU_C10D("recv_", Receive);
   HPU_C10D("recv_any_source_", ReceiveFromAny);

@@ -3,12 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/errors.h"
+#include "backend/torch/device/pending_storage.h"
 #include "backend/torch/distributed/hccl_call.h"
 
 namespace hpu::torch_backend {
@@ -18,6 +18,7 @@ using c10d::OpType;
 
 // How often works that have ended are let go where no call does it.
 constexpr std::chrono::milliseconds kWatchTime{200};
+constexpr std::chrono::milliseconds kAwaitTime{1};
 constexpr size_t kLooksPerCall = 4;
 
 using Works = std::list<c10::intrusive_ptr<HcclWork>>;
@@ -29,15 +30,16 @@ std::vector<HcclBackend*>& Backends() {
   return *backends;
 }
 
-// Ranks wait for each other as long as the group's timeout says, and no longer than the user allows
-// for every group. A library that does not know the key waits as long as it likes.
-void LimitJoin(const SynapseFunctions& api, std::chrono::milliseconds timeout) {
-  constexpr const char* kKey = "EMULATOR_HCCL_JOIN_SECONDS";
-  const char* given = std::getenv(kKey);
-  const int64_t allowed = given != nullptr ? std::atoll(given) : 300;
-  const int64_t seconds = std::max<int64_t>(1, (timeout.count() + 999) / 1000);
-  api.synConfigurationSet(kKey, std::to_string(std::min(allowed, seconds)).c_str());
-}
+// Releases the interpreter while it lives, if this thread holds it.
+class OptionalGilRelease {
+ public:
+  OptionalGilRelease() {
+    if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) released_.emplace();
+  }
+
+ private:
+  std::optional<pybind11::gil_scoped_release> released_;
+};
 
 // Moves works that have ended out of the list. It looks at the `most` oldest ones: a call must not
 // take longer because many are on their way.
@@ -72,21 +74,45 @@ HcclBackend::~HcclBackend() {
     std::lock_guard lock(backends_mutex);
     std::erase(Backends(), this);
   }
+  LeaveToParent();
+  AwaitWorks();
   StopWatching();
   for (const uint32_t id : taken_streams_) runtime::Device::Get().GiveBackStream(id);
 }
 
+// A forked child has neither the thread nor a usable lock, so what they are made of stays.
+void HcclBackend::LeaveToParent() {
+  if (getpid() != process_) (void)watched_.release();
+}
+
 void StopWatchingBackends() {
   std::lock_guard lock(backends_mutex);
-  for (HcclBackend* backend : Backends()) backend->StopWatching();
+  for (HcclBackend* backend : Backends()) {
+    backend->LeaveToParent();
+    backend->StopWatching();
+  }
+}
+
+// The tensors of a work that still runs must not be freed, and its stream is not given back before.
+void HcclBackend::AwaitWorks() {
+  const OptionalGilRelease no_gil;
+  while (watched_ != nullptr) {
+    {
+      std::lock_guard lock(watched_->mutex);
+      Works ended = TakeEnded(&watched_->works, watched_->works.size());
+      if (watched_->works.empty()) return;
+      // Without the thread nothing ends works that take too long: the process is about to end, and
+      // they stay.
+      if (watched_->stop) {
+        new Works(std::move(watched_->works));
+        return;
+      }
+    }
+    std::this_thread::sleep_for(kAwaitTime);
+  }
 }
 
 void HcclBackend::StopWatching() {
-  // A forked child has neither the thread nor a usable lock, so what they are made of stays.
-  if (getpid() != process_) {
-    (void)watched_.release();
-    return;
-  }
   if (watched_ == nullptr) return;
   {
     std::lock_guard lock(watched_->mutex);
@@ -94,9 +120,7 @@ void HcclBackend::StopWatching() {
     watched_->stop = true;
   }
   watched_->stopped.notify_one();
-  // The thread may need the interpreter to let a tensor go.
-  std::optional<pybind11::gil_scoped_release> no_gil;
-  if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) no_gil.emplace();
+  const OptionalGilRelease no_gil;  // the thread may need the interpreter to let a tensor go
   watched_->thread.join();
 }
 
@@ -104,27 +128,13 @@ void HcclBackend::Watch() {
   std::unique_lock lock(watched_->mutex);
   while (!watched_->stop) {
     watched_->stopped.wait_for(lock, kWatchTime);
-    const Works ended = TakeEnded(&watched_->works, watched_->works.size());
-    std::vector<c10::intrusive_ptr<HcclWork>> overdue;
-    for (const auto& each : watched_->works) {
-      if (each->IsOverdue()) overdue.push_back(each);
-    }
-    if (ended.empty() && overdue.empty()) continue;
+    Works ended = TakeEnded(&watched_->works, watched_->works.size());
+    const Works pending = watched_->works;
     // Tensors die, and other threads are woken, without the lock.
     lock.unlock();
-    for (const auto& each : overdue) {
-      std::shared_ptr<HcclCommunicator> communicator;
-      {
-        std::lock_guard own(mutex_);
-        communicator = communicator_;
-      }
-      if (communicator == nullptr) continue;
-      const std::string reason = std::string(each->name()) + " of rank " +
-                                 std::to_string(getRank()) +
-                                 " did not end within the process group's timeout of " +
-                                 std::to_string(each->timeout().count()) + " ms";
-      TORCH_WARN(reason, ": the group's communicator is aborted");
-      communicator->Abort(reason);
+    ended.clear();
+    for (const auto& each : pending) {
+      if (each->AbortIfOverdue()) break;
     }
     lock.lock();
   }
@@ -134,7 +144,6 @@ void HcclBackend::Watch() {
 hcclUniqueId HcclBackend::ShareId(const SynapseFunctions& api, const std::string& key) {
   hcclUniqueId id{};
   if (getRank() == 0) {
-    std::string problem;
     const hcclResult_t made = api.hcclGetUniqueId(&id);
     std::vector<uint8_t> value(1 + sizeof(id), 1);
     std::memcpy(value.data() + 1, &id, sizeof(id));
@@ -163,9 +172,13 @@ std::shared_ptr<HcclCommunicator> HcclBackend::Communicator() {
   runtime::Device& device = AcquiredDevice();
   const std::string key = "hccl_unique_id/" + std::to_string(generation_++);
   const hcclUniqueId id = ShareId(device.api(), key);
-  LimitJoin(device.api(), options_->timeout);
   hcclComm_t handle = nullptr;
-  const hcclResult_t joined = device.api().hcclCommInitRank(&handle, getSize(), id, getRank());
+  const SynapseFunctions& api = device.api();
+  const hcclResult_t joined =
+      api.synEmulatorCommInitRank != nullptr
+          ? api.synEmulatorCommInitRank(&handle, getSize(), id, getRank(),
+                                        static_cast<uint64_t>(options_->timeout.count()))
+          : api.hcclCommInitRank(&handle, getSize(), id, getRank());
   // The next group of this name may use the same store and must not read this id.
   if (getRank() == 0) store_->deleteKey(key);
   CheckHccl(joined,
@@ -207,6 +220,7 @@ void HcclBackend::Keep(const c10::intrusive_ptr<HcclWork>& work) {
 }
 
 c10::intrusive_ptr<HcclWork> HcclBackend::Run(Call call, const Body& body) {
+  RefuseInCapture(call.name);
   for (const at::Tensor& tensor : call.inputs) CheckForCollective(tensor, call.name);
   for (const at::Tensor& tensor : call.outputs) CheckForCollective(tensor, call.name);
   const std::shared_ptr<HcclCommunicator> communicator = Communicator();
@@ -221,7 +235,7 @@ c10::intrusive_ptr<HcclWork> HcclBackend::Run(Call call, const Body& body) {
       coalesced_->inputs.insert(coalesced_->inputs.end(), call.inputs.begin(), call.inputs.end());
       coalesced_->outputs.insert(coalesced_->outputs.end(), call.outputs.begin(),
                                  call.outputs.end());
-      // Who ends the coalescing gets the work to wait for.
+      // The work to wait for is that of endCoalescing.
       return NewWork(call, communicator);
     }
     if (call.is_async) {
@@ -268,6 +282,13 @@ c10::intrusive_ptr<c10d::Work> HcclBackend::endCoalescing() {
   }
   Keep(work);
   return work;
+}
+
+void HcclBackend::AbandonCoalescing() {
+  std::lock_guard lock(mutex_);
+  if (!coalesced_.has_value()) return;
+  coalesced_.reset();
+  AcquiredDevice().api().hcclGroupEnd();
 }
 
 void HcclBackend::eagerConnectSingleDevice(at::Device /*device*/) { Communicator(); }
@@ -327,23 +348,12 @@ void HcclBackend::abort() {
 }
 
 void HcclBackend::shutdown() {
-  if (getpid() != process_) return;
+  LeaveToParent();
+  if (watched_ == nullptr) return;
+  AwaitWorks();
   TakeFailures();
-  std::shared_ptr<HcclCommunicator> last;
-  {
-    std::lock_guard lock(mutex_);
-    last = std::exchange(communicator_, nullptr);
-  }
-  Works works;
-  {
-    std::lock_guard lock(watched_->mutex);
-    works.swap(watched_->works);
-  }
-  // The communicator goes when the works that use it have ended.
-  while (!works.empty() && last != nullptr && last->Failure().empty()) {
-    TakeEnded(&works, works.size());
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  std::lock_guard lock(mutex_);
+  communicator_.reset();
 }
 
 }  // namespace hpu::torch_backend

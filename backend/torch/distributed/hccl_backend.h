@@ -44,6 +44,8 @@ class HcclBackend final : public c10d::Backend {
   void setTimeout(std::chrono::milliseconds timeout) override { options_->timeout = timeout; }
   void startCoalescing() override;
   c10::intrusive_ptr<c10d::Work> endCoalescing() override;
+  // Ends coalescing after a call has raised an error: PyTorch does not do so then.
+  void AbandonCoalescing();
   void eagerConnectSingleDevice(at::Device device) override;
   c10::intrusive_ptr<c10d::Backend> split(
       const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
@@ -52,6 +54,8 @@ class HcclBackend final : public c10d::Backend {
   uint64_t getSequenceNumberForGroup() override;
   // Ends the thread that lets tensors go and ends works that take too long.
   void StopWatching();
+  // Gives the thread up in a forked child.
+  void LeaveToParent();
   c10d::ErrorType getError() override;
   void abort() override;
   void shutdown() override;
@@ -101,7 +105,7 @@ class HcclBackend final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions& options) override;
 
  private:
-  // What a call needs beside its own code.
+  // Every call has these beside its own code.
   struct Call {
     c10d::OpType type = c10d::OpType::UNKNOWN;
     const char* name = "";
@@ -129,6 +133,8 @@ class HcclBackend final : public c10d::Backend {
   void CheckOne(const std::vector<at::Tensor>& tensors, const char* name) const;
   void CheckRank(int64_t rank, const char* what) const;
   void Watch();
+  // Returns when all works have ended, by themselves or by their timeout.
+  void AwaitWorks();
   // Takes the failures of this group's streams and of the current one, which the caller knows of.
   void TakeFailures();
 

@@ -10,6 +10,7 @@
 namespace hpu::torch_backend {
 namespace {
 
+// A wait with a timeout looks this often; events of the device have none.
 constexpr std::chrono::milliseconds kPollTime{1};
 
 // The thread's current stream while the object lives.
@@ -55,10 +56,12 @@ void HcclCommunicator::Abort(const std::string& reason) {
   std::lock_guard lock(mutex_);
   if (handle_ == nullptr) return;
   const SynapseFunctions& api = runtime::Device::Get().api();
-  // A library that does not know the key leaves the reason out.
-  api.synConfigurationSet("HCCL_ABORT_REASON", reason.c_str());
-  api.hcclCommAbort(std::exchange(handle_, nullptr));
-  api.synConfigurationSet("HCCL_ABORT_REASON", "");
+  const hcclComm_t handle = std::exchange(handle_, nullptr);
+  if (api.synEmulatorCommAbort != nullptr) {
+    api.synEmulatorCommAbort(handle, reason.c_str());
+  } else {
+    api.hcclCommAbort(handle);
+  }
   reason_ = reason;
 }
 
@@ -66,6 +69,7 @@ HcclWork::HcclWork(int rank, c10d::OpType type, const char* name, std::vector<at
                    std::vector<at::Tensor> outputs, std::chrono::milliseconds timeout,
                    std::shared_ptr<HcclCommunicator> communicator)
     : Work(rank, type, name, inputs),
+      rank_(rank),
       name_(name),
       inputs_(std::move(inputs)),
       outputs_(std::move(outputs)),
@@ -77,23 +81,26 @@ HcclWork::HcclWork(int rank, c10d::OpType type, const char* name, std::vector<at
 
 // The future is complete at once: who waits for it makes a stream wait.
 void HcclWork::Record(runtime::Stream& stream) {
-  {
-    std::lock_guard lock(event_mutex_);
-    Check(event_.Record(stream));
-  }
+  Check(event_.Record(stream));
   const CurrentStreamGuard current(stream);
   future_->markCompleted(c10::IValue(outputs_));
 }
 
-bool HcclWork::HasEnded() {
-  std::lock_guard lock(event_mutex_);
+bool HcclWork::HasEnded() const {
   const absl::StatusOr<bool> ended = event_.Query();
   return !ended.ok() || *ended;
 }
 
-bool HcclWork::IsOverdue() {
+bool HcclWork::AbortIfOverdue() {
   if (timeout_.count() <= 0 || std::chrono::steady_clock::now() - start_ < timeout_) return false;
-  return !HasEnded() && !told_overdue_.exchange(true);
+  if (HasEnded() || told_overdue_) return false;
+  told_overdue_ = true;
+  const std::string reason = std::string(name_) + " of rank " + std::to_string(rank_) +
+                             " did not end within the process group's timeout of " +
+                             std::to_string(timeout_.count()) + " ms";
+  TORCH_WARN(reason, ": the group's communicator is aborted");
+  communicator_->Abort(reason);
+  return true;
 }
 
 void HcclWork::ThrowFailure() const {
@@ -116,23 +123,31 @@ std::exception_ptr HcclWork::exception() const {
 
 void HcclWork::synchronize() {
   ThrowFailure();
-  std::lock_guard lock(event_mutex_);
   Check(CurrentStream().Wait(event_));
 }
 
 bool HcclWork::wait(std::chrono::milliseconds timeout) {
+  if (!blocks_host_ && timeout == kNoTimeout) {
+    synchronize();
+    return true;
+  }
+  if (timeout != kNoTimeout) AbortAfter(timeout);
+  // Waiting takes the failure, so that the stream does not report it again.
+  const absl::Status waited = event_.Synchronize();
+  ThrowFailure();
+  Check(waited);
   synchronize();
-  if (!blocks_host_ && timeout == kNoTimeout) return true;
-  const auto begin = std::chrono::steady_clock::now();
-  while (!HasEnded()) {
-    ThrowFailure();
-    if (timeout != kNoTimeout && std::chrono::steady_clock::now() - begin > timeout) {
+  return true;
+}
+
+void HcclWork::AbortAfter(std::chrono::milliseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  while (!HasEnded() && communicator_->Failure().empty()) {
+    if (std::chrono::steady_clock::now() > deadline) {
       communicator_->Abort("it did not end within " + std::to_string(timeout.count()) + " ms");
     }
     std::this_thread::sleep_for(kPollTime);
   }
-  ThrowFailure();
-  return true;
 }
 
 void HcclWork::abort() { communicator_->Abort(std::string(name_) + " was aborted"); }

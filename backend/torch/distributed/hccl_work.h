@@ -3,7 +3,6 @@
 
 #include <ATen/ATen.h>
 
-#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -62,16 +61,17 @@ class HcclWork final : public c10d::Work {
   void abort() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
 
-  const char* name() const { return name_; }
-  // Returns whether the work has ended, without an error.
-  bool HasEnded();
-  // Returns whether the work has taken longer than its timeout; says so at most once.
-  bool IsOverdue();
-  std::chrono::milliseconds timeout() const { return timeout_; }
+  // Returns whether the work has ended, with or without an error.
+  bool HasEnded() const;
+  // Aborts the communicator if the work has taken longer than its timeout. Returns whether it did
+  // so. One thread calls it.
+  bool AbortIfOverdue();
 
  private:
   void ThrowFailure() const;
+  void AbortAfter(std::chrono::milliseconds timeout);
 
+  const int rank_;
   const char* const name_;
   const std::vector<at::Tensor> inputs_;
   const std::vector<at::Tensor> outputs_;
@@ -79,9 +79,8 @@ class HcclWork final : public c10d::Work {
   const std::chrono::steady_clock::time_point start_;
   const std::shared_ptr<HcclCommunicator> communicator_;
   bool blocks_host_ = false;
-  std::atomic<bool> told_overdue_{false};
-  std::mutex event_mutex_;
-  runtime::Event event_;
+  bool told_overdue_ = false;
+  runtime::Event event_;  // recorded once, before others see the work
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 

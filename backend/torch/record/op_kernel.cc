@@ -90,7 +90,7 @@ void OpKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet key
   if (Recorder& recorder = Recorder::Get(); recorder.Records()) {
     if (Recorder::IsLazy() && !own_.has_value() && !mixed_devices_) MoveToDevice(op, stack);
     if (!IsRecordable(op, arguments)) {
-      if (IsComposed()) recorder.RefuseInCapture(op);
+      if (IsComposed()) recorder.RefuseInCapture(op.schema().name());
     } else if (recorder.Record(rules_, op, argument_count_, stack)) {
       return;
     }

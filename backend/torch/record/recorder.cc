@@ -168,11 +168,11 @@ void Recorder::Refuse(StreamState& state, const std::string& what) {
               " cannot be part of it; the capture has been given up");
 }
 
-void Recorder::RefuseInCapture(const c10::OperatorHandle& op) {
+void Recorder::RefuseInCapture(const std::string& who) {
   if (captures.load(std::memory_order_relaxed) == 0) return;
   const Lock lock(mutex_);
   StreamState& state = CurrentState();
-  if (state.captures) Refuse(state, op.schema().name());
+  if (state.captures) Refuse(state, who);
 }
 
 void Recorder::Run(StreamState& state, const char* why) {

@@ -45,9 +45,6 @@ class Recorder final : public PendingWork {
   bool Record(RuleTable& rules, const c10::OperatorHandle& op, size_t argument_count,
               torch::jit::Stack* stack);
 
-  // Throws if this thread's stream has a capture, because the operator must run now.
-  void RefuseInCapture(const c10::OperatorHandle& op);
-
   void StartLazyMode(size_t most_calls);
   // Gives up everything that is recorded: at the end of the process nobody needs it.
   void Stop();
@@ -74,6 +71,7 @@ class Recorder final : public PendingWork {
   bool LeavesOutMemory() const override { return Records(); }
   const void* Capture() const override;
   void Queue(const c10::StorageImpl& storage, const char* who) override;
+  void RefuseInCapture(const std::string& who) override;
 
  private:
   struct StreamState {

@@ -188,7 +188,10 @@ equal(x, torch.full((3,), 2.0))
         ("dist.all_reduce(torch.ones(3))", "No backend type associated with device type cpu"),
         ("dist.all_reduce(torch.ones(3, device='hpu'), dist.ReduceOp.BAND)", "no such reduction"),
         ("dist.all_reduce(torch.ones(3, device='hpu').short())", "cannot reduce tensors of Short"),
-        ("dist.broadcast(torch.ones(3, device='hpu'), 5)", "5"),
+        (
+            "backend.broadcast([torch.ones(3, device='hpu')], BroadcastOptions())",
+            "the root 5 is none of 1 ranks",
+        ),
         (
             "dist.all_gather_into_tensor(torch.ones(3, device='hpu'), torch.ones(2, device='hpu'))",
             "3 elements are not 1 times 2",
@@ -198,10 +201,86 @@ equal(x, torch.full((3,), 2.0))
 def test_wrong_arguments(call, error):
     """Errors are raised before anything is sent."""
     script = f"""
+from torch._C._distributed_c10d import BroadcastOptions as Options
 rank, size = start()
+backend = dist.distributed_c10d._get_default_group()._get_backend(torch.device("hpu"))
+
+def BroadcastOptions():
+    options = Options()
+    options.rootRank = 5
+    return options
+
 try:
     {call}
 except Exception as error:
     print(error)
 """
     assert error in run_ranks(1, script)[0].stdout
+
+
+def test_captures_refuse_collectives_by_name():
+    """Also of tensors that have memory already: a replay would leave the collective out."""
+    outputs = expect_success(
+        1,
+        """
+rank, size = start()
+x = torch.ones(3, device="hpu")
+dist.all_reduce(x)
+for call in (lambda: dist.all_reduce(x), dist.barrier, lambda: dist.all_reduce(x + 1)):
+    try:
+        with torch.hpu.graph(torch.hpu.HPUGraph()):
+            call()
+    except RuntimeError as error:
+        print(str(error).splitlines()[0])
+dist.all_reduce(x)
+equal(x, torch.ones(3))
+""",
+    )
+    lines = outputs[0].splitlines()
+    assert len(lines) == 3
+    for line, name in zip(lines, ("all_reduce", "barrier", "all_reduce"), strict=True):
+        assert f"and {name} cannot be part of it" in line
+
+
+def test_a_group_goes_while_its_collectives_run():
+    """Their tensors live until they have ended."""
+    expect_success(
+        2,
+        """
+rank, size = start()
+group = dist.new_group([0, 1])
+kept = []
+for _ in range(20):
+    x = torch.ones(1 << 20, device="hpu")
+    dist.all_reduce(x, group=group, async_op=True)
+    kept.append(x)
+dist.destroy_process_group(group)
+for x in kept:
+    equal(x, torch.full((1 << 20,), 2.0))
+for _ in range(20):
+    dist.all_reduce(torch.ones(1 << 20, device="hpu"), async_op=True)
+dist.destroy_process_group()
+""",
+    )
+
+
+def test_an_error_among_coalesced_calls_ends_them():
+    expect_success(
+        2,
+        """
+rank, size = start()
+peer = 1 - rank
+x, y = torch.full((3,), rank + 1.0, device="hpu"), torch.empty(3, device="hpu")
+dist.all_reduce(torch.ones(1, device="hpu"))
+strided = torch.ones(4, 4, device="hpu")[:, ::2]
+try:
+    dist.batch_isend_irecv([dist.P2POp(dist.isend, strided, peer),
+                            dist.P2POp(dist.irecv, y, peer)])
+except ValueError as error:
+    assert "do not lie side by side" in str(error), error
+for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, x, peer),
+                                    dist.P2POp(dist.irecv, y, peer)]):
+    work.wait()
+equal(y, torch.full((3,), peer + 1.0))
+""",
+    )

@@ -94,6 +94,32 @@ def test_ddp_options(options):
     expect_success(4, TRAINING + WAYS["ddp"].replace("OPTIONS", options))
 
 
+def test_fsdp_in_mixed_precision_and_with_its_state_on_the_host():
+    """Parameters, gradients and optimizer state in host memory; gathers in bf16."""
+    expect_success(
+        2,
+        (TRAINING + WAYS["fsdp2"])
+        .replace("start()", 'start("cpu:gloo,hpu:hccl")')
+        .replace(
+            "fully_shard(module)\n",
+            "fully_shard(module, offload_policy=CPUOffloadPolicy(), mp_policy=mixed)\n",
+        )
+        .replace(
+            "fully_shard(layer)",
+            "fully_shard(layer, offload_policy=CPUOffloadPolicy(), mp_policy=inner)",
+        )
+        .replace(
+            "from torch.distributed.fsdp import fully_shard\n",
+            "from torch.distributed.fsdp import fully_shard, CPUOffloadPolicy, "
+            "MixedPrecisionPolicy\n"
+            "inner = MixedPrecisionPolicy(param_dtype=torch.bfloat16)\n"
+            "mixed = MixedPrecisionPolicy(param_dtype=torch.bfloat16, "
+            "output_dtype=torch.float32)\n",
+        )
+        .replace("rtol=1e-4, atol=1e-5", "rtol=2e-2, atol=2e-2"),
+    )
+
+
 def test_lazy_ddp():
     expect_success(2, TRAINING + WAYS["ddp"].replace(", OPTIONS", ""), {"PT_HPU_LAZY_MODE": "1"})
 

@@ -303,9 +303,10 @@ def test_what_cannot_be_mapped_says_so():
         "    except RuntimeError as error:\n"
         "        print(error)\n"
         "told(torch.cuda.cudart)\n"
+        "told(lambda: torch.ones(1).to_sparse().to('cuda:9'))\n"
         "told(torch.cuda.utilization)\n"
     )
-    runtime, utilization = run(code)
+    runtime, _, utilization = run(code, HPU_EMULATOR_MODULES="8")
     assert runtime == "torch.cuda.cudart has no counterpart on hpu: there is no CUDA runtime"
     assert utilization.endswith("the device does not measure it")
 

@@ -34,7 +34,11 @@ torch.hpu.set_device(1)
 torch.accelerator.set_device_index(2)
 x = torch.ones(2, device="hpu:3")
 print(x.device, torch.hpu.current_device(), torch.zeros(1).to("hpu:1").device, (x + 1).tolist())
-for call in (lambda: torch.empty(1, device="hpu:8"), lambda: torch.hpu.set_device(9)):
+for call in (
+    lambda: torch.empty(1, device="hpu:8"),
+    lambda: torch.hpu.set_device(9),
+    lambda: torch.hpu.set_device("hpu:9"),
+):
     try:
         call()
     except Exception as error:
@@ -44,6 +48,7 @@ for call in (lambda: torch.empty(1, device="hpu:8"), lambda: torch.hpu.set_devic
     assert lines == [
         "hpu:0 0 hpu:0 [2.0, 2.0]",
         "hpu:8 does not exist: this host has 8 hpu devices, and a process holds one of them",
+        "hpu:9: this host has 8 hpu devices",
         "hpu:9: this host has 8 hpu devices",
     ]
 
