@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from paths import ROOT
@@ -54,7 +55,7 @@ def run(folder, rules: str) -> subprocess.CompletedProcess[str]:
     (folder / "build.ninja").write_text(
         f"rule make\n command = $do\n description = Building CXX object $out\n{rules}"
     )
-    ninja = str(ROOT / ".venv/bin/ninja")
+    ninja = str(Path(sys.executable).with_name("ninja"))
     return subprocess.run(
         [sys.executable, str(TOOL), ninja, "-C", str(folder), "-j1"],
         capture_output=True,
