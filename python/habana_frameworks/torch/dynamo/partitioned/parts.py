@@ -23,6 +23,7 @@ from ..programs.shape import Eager, Shape, compile_shape, run_eagerly
 from ..records.records import GraphRecord
 from . import aot_graphs
 from .aot_graphs import with_tangents_eagerly
+from .opaque_values import split_opaque_values
 from .shared_memory import unshared
 
 
@@ -41,6 +42,12 @@ def compile_parts(
     """
 
     def compile_part(name: str, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
+        opaque = split_opaque_values(graph, inputs)
+        if opaque is not None:
+            return opaque.bind(compile_plain(name, opaque.graph, opaque.inputs(inputs)))
+        return compile_plain(name, graph, inputs)
+
+    def compile_plain(name: str, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
         request = Request(
             graph,
             GraphInputs([], {}, {}),
