@@ -70,7 +70,7 @@ void PrintStep(std::ostream& out, const CollectiveStep& step) {
   PrintTensors(out, step.outputs);
   out << ")";
   if (row.reduces) out << " " << kReduceOpNames[static_cast<size_t>(step.reduce_op)];
-  if (row.has_peer) out << " rank " << step.peer;
+  if (row.has_root) out << " from rank " << step.root;
   const auto splits = [&](const char* what, const std::vector<int64_t>& values) {
     if (values.empty()) return;
     out << " " << what << " [";
@@ -79,7 +79,8 @@ void PrintStep(std::ostream& out, const CollectiveStep& step) {
   };
   splits("rows in", step.input_splits);
   splits("rows out", step.output_splits);
-  out << " in group \"" << step.group << "\" of " << step.group_size;
+  out << " in group \"" << step.group << "\"";
+  if (step.group_size != 0) out << " of " << step.group_size;
 }
 
 void PrintStep(std::ostream& out, const WaitStep& step) { out << "for step " << step.step; }

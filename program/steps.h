@@ -72,32 +72,28 @@ struct CollectiveStep {
     kAllGather,
     kReduceScatter,
     kBroadcast,
-    kReduce,
     kAllToAll,
-    kSend,
-    kReceive,
-    kBarrier,
   };
   enum class ReduceOp : uint8_t { kNone, kSum, kAverage, kProduct, kMin, kMax };
 
   Op op = Op::kAllReduce;
   ReduceOp reduce_op = ReduceOp::kNone;
   std::string group;        // the process group's name in c10d
-  uint32_t group_size = 0;  // the number of ranks that the shapes are made for
-  int32_t peer = -1;        // rank in the group: root, destination or source; -1 = none
+  uint32_t group_size = 0;  // the number of ranks that the shapes are made for; 0 = any number
+  int32_t root = -1;        // kBroadcast: rank in the group; else -1
   std::vector<uint32_t> inputs;
-  // The k-th comes from the k-th input and may lie in the same memory.
+  // The k-th comes from the k-th input. It may lie in the same memory if the row says so.
   std::vector<uint32_t> outputs;
   std::vector<int64_t> input_splits;   // kAllToAll: rows to each rank; empty = equal
   std::vector<int64_t> output_splits;  // kAllToAll: rows from each rank
 
   template <typename Self, typename Fields>
   static void Describe(Self& step, Fields& fields) {
-    fields.Enum(step.op, Op::kBarrier);
+    fields.Enum(step.op, Op::kAllToAll);
     fields.Enum(step.reduce_op, ReduceOp::kMax);
     fields.Name(step.group);
     fields.Number(step.group_size);
-    fields.Number(step.peer);
+    fields.Number(step.root);
     fields.Reads(step.inputs);
     fields.Writes(step.outputs);
     fields.Numbers(step.input_splits);
@@ -109,18 +105,16 @@ struct CollectiveStep {
 struct CollectiveRow {
   std::string_view name;
   bool reduces;  // needs a reduce_op
-  bool has_peer;
-  bool reads;
-  bool writes;
+  bool has_root;
+  bool is_sized;     // its shapes depend on the number of ranks
+  bool is_in_place;  // its outputs can lie where its inputs do
 };
 inline constexpr CollectiveRow kCollectives[] = {
-    {"all_reduce", true, false, true, true},     {"all_gather", false, false, true, true},
-    {"reduce_scatter", true, false, true, true}, {"broadcast", false, true, true, true},
-    {"reduce", true, true, true, true},          {"all_to_all", false, false, true, true},
-    {"send", false, true, true, false},          {"receive", false, true, false, true},
-    {"barrier", false, false, false, false},
+    {"all_reduce", true, false, false, true},     {"all_gather", false, false, true, false},
+    {"reduce_scatter", true, false, true, false}, {"broadcast", false, true, false, true},
+    {"all_to_all", false, false, false, false},
 };
-static_assert(std::size(kCollectives) == static_cast<size_t>(CollectiveStep::Op::kBarrier) + 1);
+static_assert(std::size(kCollectives) == static_cast<size_t>(CollectiveStep::Op::kAllToAll) + 1);
 
 // The steps that follow this one run after the collective of an earlier step has ended.
 struct WaitStep {

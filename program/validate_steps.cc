@@ -95,7 +95,7 @@ class FieldCheck {
 absl::Status CheckSplits(const std::vector<int64_t>& splits, uint32_t ranks, const TensorSpec& spec,
                          const std::string& what) {
   if (splits.empty()) return absl::OkStatus();
-  if (spec.sizes.empty() || splits.size() != ranks) {
+  if (spec.sizes.empty() || (ranks != 0 && splits.size() != ranks)) {
     return DataLoss(what, ": ", splits.size(), " splits for ", ranks, " ranks");
   }
   int64_t left = spec.sizes[0];
@@ -134,18 +134,21 @@ absl::Status CheckKind(const ProgramFunction& function, const CollectiveStep& st
                        const std::string& what) {
   using ReduceOp = CollectiveStep::ReduceOp;
   const CollectiveRow& row = kCollectives[static_cast<size_t>(step.op)];
-  if (step.group.empty() || step.group_size == 0 || step.group_size > INT32_MAX) {
+  if (step.group.empty() || step.group_size > INT32_MAX) {
     return DataLoss(what, ": ", row.name, " without a group");
+  }
+  if (row.is_sized && step.group_size == 0) {
+    return DataLoss(what, ": ", row.name, " for an unknown number of ranks");
   }
   if (row.reduces != (step.reduce_op != ReduceOp::kNone)) {
     return DataLoss(what, ": ", row.name, row.reduces ? " without" : " with", " a reduction");
   }
-  const bool in_group = step.peer >= 0 && step.peer < static_cast<int32_t>(step.group_size);
-  if (row.has_peer ? !in_group : step.peer != -1) {
-    return DataLoss(what, ": ", row.name, " with rank ", step.peer, " of ", step.group_size);
+  const auto ranks = static_cast<int32_t>(step.group_size);
+  const bool in_group = step.root >= 0 && (ranks == 0 || step.root < ranks);
+  if (row.has_root ? !in_group : step.root != -1) {
+    return DataLoss(what, ": ", row.name, " with root ", step.root, " of ", ranks, " ranks");
   }
-  if (row.reads == step.inputs.empty() || row.writes == step.outputs.empty() ||
-      (row.reads && row.writes && step.inputs.size() != step.outputs.size())) {
+  if (step.inputs.empty() || step.inputs.size() != step.outputs.size()) {
     return DataLoss(what, ": ", row.name, " with ", step.inputs.size(), " inputs and ",
                     step.outputs.size(), " outputs");
   }
@@ -153,7 +156,7 @@ absl::Status CheckKind(const ProgramFunction& function, const CollectiveStep& st
       !(step.input_splits.empty() && step.output_splits.empty())) {
     return DataLoss(what, ": ", row.name, " with splits");
   }
-  for (size_t i = 0; row.reads && row.writes && i < step.inputs.size(); ++i) {
+  for (size_t i = 0; i < step.inputs.size(); ++i) {
     RETURN_IF_ERROR(CheckSizes(step, function.tensors[step.inputs[i]].spec,
                                function.tensors[step.outputs[i]].spec, what));
   }

@@ -43,9 +43,8 @@ class Workspace {
   DeviceBlock* block_ = nullptr;
 };
 
-// Refuses a program that the format allows and that nothing here can run. (Unsupported steps are
-// refused in Prepare.) The caller of the program gives its inputs, except for the generator's
-// state, by position.
+// Refuses a program that the format allows and that nothing here can run. The caller of the program
+// gives its inputs, except for the generator's state, by position.
 absl::Status CheckSupported(const Program& program) {
   const std::vector<ProgramInput>& inputs = program.functions[0].inputs;
   const auto is_state = [](const ProgramInput& input) {
@@ -55,6 +54,16 @@ absl::Status CheckSupported(const Program& program) {
     return Unimplemented("this build takes random state behind all other inputs");
   }
   return absl::OkStatus();
+}
+
+// Returns by step the step with which it ends: for a collective its wait, for others themselves.
+std::vector<uint32_t> EndsOfSteps(const ProgramFunction& function) {
+  std::vector<uint32_t> ends(function.steps.size());
+  for (uint32_t i = 0; i < ends.size(); ++i) {
+    ends[i] = i;
+    if (const auto* wait = std::get_if<WaitStep>(&function.steps[i])) ends[wait->step] = i;
+  }
+  return ends;
 }
 
 }  // namespace
@@ -93,9 +102,8 @@ absl::Status ProgramExecutor::Prepare(std::span<const std::span<const uint8_t>> 
   const std::vector<Step>& steps = function().steps;
   for (size_t i = 0; i < steps.size(); ++i) {
     launch_of_step_.push_back(static_cast<uint32_t>(launches_.size()));
-    const absl::Status prepared =
-        std::visit([&](const auto& step) { return Prepare(step); }, steps[i]);
-    RETURN_IF_ERROR_AT(prepared, "step " + std::to_string(i));
+    const auto* launch = std::get_if<LaunchStep>(&steps[i]);
+    if (launch != nullptr) RETURN_IF_ERROR_AT(Prepare(*launch), "step " + std::to_string(i));
   }
   return absl::OkStatus();
 }
@@ -133,18 +141,19 @@ uint32_t ProgramExecutor::SlotOf(uint32_t tensor) const {
 
 void ProgramExecutor::PlanBuffers() {
   slot_count_ = EagerSlot(static_cast<uint32_t>(function().tensors.size()));
-  std::vector<uint32_t> seen_outside;
+  std::vector<bool> is_output(function().buffer_bytes.size());
   for (const ProgramOutput& output : function().outputs) {
-    if (output.kind == ProgramOutput::Kind::kTensor) seen_outside.push_back(output.index);
+    if (output.kind != ProgramOutput::Kind::kTensor) continue;
+    const ProgramTensor& entry = function().tensors[output.index];
+    if (entry.placement == Placement::kBuffer) is_output[entry.index] = true;
   }
+  buffer_is_visible_ = is_output;
   for (const Step& step : function().steps) {
     if (std::holds_alternative<LaunchStep>(step)) continue;
-    ForEachTensorNeeded(step, [&](uint32_t tensor) { seen_outside.push_back(tensor); });
-  }
-  buffer_is_visible_.resize(function().buffer_bytes.size());
-  for (const uint32_t tensor : seen_outside) {
-    const ProgramTensor& entry = function().tensors[tensor];
-    if (entry.placement == Placement::kBuffer) buffer_is_visible_[entry.index] = true;
+    ForEachTensorNeeded(step, [&](uint32_t tensor) {
+      const ProgramTensor& entry = function().tensors[tensor];
+      if (entry.placement == Placement::kBuffer) buffer_is_visible_[entry.index] = true;
+    });
   }
   constant_is_read_.resize(program_->constants.size());
   for (const ProgramTensor& tensor : function().tensors) {
@@ -154,13 +163,17 @@ void ProgramExecutor::PlanBuffers() {
   std::vector<uint32_t> first(function().buffer_bytes.size(), count);
   std::vector<uint32_t> last(first.size());
   last_step_of_input_.resize(function().inputs.size());
+  const std::vector<uint32_t> ends = EndsOfSteps(function());
   for (uint32_t step = 0; step < count; ++step) {
     ForEachTensorNeeded(function().steps[step], [&](uint32_t tensor) {
       const ProgramTensor& entry = function().tensors[tensor];
-      if (entry.placement == Placement::kInput) last_step_of_input_[entry.index] = step;
+      if (entry.placement == Placement::kInput) {
+        std::optional<uint32_t>& known = last_step_of_input_[entry.index];
+        known = std::max(known.value_or(0), ends[step]);
+      }
       if (entry.placement != Placement::kBuffer) return;
       first[entry.index] = std::min(first[entry.index], step);
-      last[entry.index] = step;
+      last[entry.index] = std::max(last[entry.index], ends[step]);
     });
   }
   for (const Step& step : function().steps) {
@@ -174,6 +187,7 @@ void ProgramExecutor::PlanBuffers() {
   for (uint32_t i = 0; i < first.size(); ++i) {
     if (buffer_is_visible_[i]) {
       steps_[first[i]].visible.push_back(i);
+      if (!is_output[i]) steps_[last[i]].released.push_back(i);
     } else if (first[i] < count) {
       steps_[first[i]].hidden.push_back(i);
       steps_[last[i]].dead.push_back(i);
@@ -268,15 +282,14 @@ absl::Status ProgramExecutor::RunStep(uint32_t step, Stream& stream, std::span<u
     ASSIGN_OR_RETURN(call->blocks_[buffer], stream.device().allocator().Allocate(bytes, stream));
     slots[BufferSlot(buffer)] = call->blocks_[buffer]->address;
   }
-  RETURN_IF_ERROR(std::visit([&](const auto& kind) { return Execute(kind, step, stream, slots); },
-                             function().steps[step]));
+  RETURN_IF_ERROR(Execute(step, stream, slots));
   for (const uint32_t buffer : steps_[step].dead) {
     stream.device().allocator().Free(std::exchange(call->blocks_[buffer], nullptr));
   }
   return absl::OkStatus();
 }
 
-absl::Status ProgramExecutor::Execute(const LaunchStep&, uint32_t step, Stream& stream,
+absl::Status ProgramExecutor::Execute(uint32_t step, Stream& stream,
                                       std::span<const uint64_t> slots) {
   Device& device = stream.device();
   RETURN_IF_ERROR(device.CheckUsable());
@@ -305,8 +318,9 @@ absl::Status ProgramExecutor::Execute(const LaunchStep&, uint32_t step, Stream& 
 }
 
 absl::Status ProgramExecutor::Run(Stream& stream, std::span<uint64_t> slots) {
-  if (eager_count() > 0) {
-    return InvalidArgument("program ", name_, " has eager steps; they need PyTorch");
+  for (const Step& step : function().steps) {
+    if (std::holds_alternative<LaunchStep>(step)) continue;
+    return InvalidArgument("program ", name_, " has ", StepName(step), " steps; they need PyTorch");
   }
   Call call;
   RETURN_IF_ERROR(BeginCall(stream, slots, &call));

@@ -63,13 +63,16 @@ class ProgramExecutor {
   }
   uint32_t SlotOf(uint32_t tensor) const;
 
-  // Returns true if an output or an eager step refers to the buffer. The caller then allocates it
-  // and sets its slot before the first step that touches it. The other buffers live from the first
-  // to the last step that touches them and are handled here.
+  // Returns true if an output or a step that PyTorch runs refers to the buffer. The caller then
+  // allocates it and sets its slot before the first step that touches it. The other buffers live
+  // from the first to the last step that touches them and are handled here. A collective touches
+  // what it reads and makes until its wait.
   bool BufferIsVisible(uint32_t buffer) const { return buffer_is_visible_[buffer]; }
   // Returns the visible buffers that the step is the first to touch; for the index after the last
   // step, those that no step touches.
   const std::vector<uint32_t>& VisibleFrom(uint32_t step) const { return steps_[step].visible; }
+  // Returns the visible buffers that the step is the last to touch and that no output lies in.
+  const std::vector<uint32_t>& VisibleUntil(uint32_t step) const { return steps_[step].released; }
   // Returns the last step that touches the input's memory, or nullopt if no step does or an eager
   // one does, because the results of an eager step may be views of the input.
   std::optional<uint32_t> LastStepOf(uint32_t input) const { return last_step_of_input_[input]; }
@@ -92,10 +95,11 @@ class ProgramExecutor {
   // Fills the slots of constants. The first call copies the constants and const sections to the
   // device. `slots` has slot_count() entries.
   absl::Status BeginCall(Stream& stream, std::span<uint64_t> slots, Call* call);
-  // Queues function().steps[step], which must not be an EagerStep. Asynchronous. Steps run in
-  // order.
+  // Queues function().steps[step], a LaunchStep; PyTorch runs the others. Asynchronous. Steps run
+  // in order.
   absl::Status RunStep(uint32_t step, Stream& stream, std::span<uint64_t> slots, Call* call);
-  // Runs a program without eager steps. The caller has set the slots of inputs and visible buffers.
+  // Runs a program that has only launches. The caller has set the slots of inputs and visible
+  // buffers.
   absl::Status Run(Stream& stream, std::span<uint64_t> slots);
 
   // Returns the device address of a constant, or 0 before the first BeginCall.
@@ -116,29 +120,18 @@ class ProgramExecutor {
 
   // The buffers by the step that is the first or the last to touch them.
   struct StepBuffers {
-    std::vector<uint32_t> visible;  // from this step on
-    std::vector<uint32_t> hidden;   // from this step on
-    std::vector<uint32_t> dead;     // hidden buffers, dead after this step
+    std::vector<uint32_t> visible;   // from this step on
+    std::vector<uint32_t> hidden;    // from this step on
+    std::vector<uint32_t> dead;      // hidden buffers, dead after this step
+    std::vector<uint32_t> released;  // visible buffers, dead after this step
   };
 
   ProgramExecutor(std::string name, std::shared_ptr<const Program> program, uint32_t function)
       : name_(std::move(name)), program_(std::move(program)), function_(function) {}
   absl::Status Prepare(std::span<const std::span<const uint8_t>> recipes);
   void PlanBuffers();
-  // Each kind of step that runs has an overload of both functions. Eager steps are run by the
-  // caller.
   absl::Status Prepare(const LaunchStep& step);
-  absl::Status Prepare(const EagerStep&) { return absl::OkStatus(); }
-  template <typename OtherStep>
-  absl::Status Prepare(const OtherStep& step) {
-    return Unimplemented("this build runs no ", step.kName, " steps");
-  }
-  absl::Status Execute(const LaunchStep&, uint32_t step, Stream& stream,
-                       std::span<const uint64_t> slots);
-  template <typename OtherStep>
-  absl::Status Execute(const OtherStep& other, uint32_t step, Stream&, std::span<const uint64_t>) {
-    return Internal("program ", name_, ": step ", step, " (", other.kName, ") is not run here");
-  }
+  absl::Status Execute(uint32_t step, Stream& stream, std::span<const uint64_t> slots);
   absl::Status PlaceConstants(Stream& stream);
 
   const std::string name_;
@@ -147,7 +140,7 @@ class ProgramExecutor {
   std::vector<std::shared_ptr<LoadedRecipe>>
       recipes_;  // the program's recipes; null if this function does not use the recipe
   std::vector<PreparedLaunch> launches_;
-  std::vector<uint32_t> launch_of_step_;  // index into launches_; unused for eager steps
+  std::vector<uint32_t> launch_of_step_;  // index into launches_; unused for other steps
   std::vector<bool> buffer_is_visible_;
   std::vector<bool> constant_is_read_;  // by the program's constants
   std::vector<StepBuffers> steps_;      // by step, and one after the last

@@ -4,8 +4,6 @@
 // even after a node has left the order. In the order of the nodes every operand is defined before
 // it is used. There are no use lists: passes walk the order once and rewrite (ir/rewrite.h), or
 // count uses once. Not thread-safe; different graphs are independent.
-// use. There are no use lists: passes walk the order once and rewrite (ir/rewrite.h), or count uses
-// once. Not thread safe; different graphs are independent.
 #pragma once
 
 #include <cstdint>

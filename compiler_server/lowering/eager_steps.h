@@ -24,9 +24,10 @@ class EagerSteps {
   // Returns the program tensor for a region. Memory that an eager op allocated has no fixed strides
   // or address, so its regions are made by further eager views.
   uint32_t TensorFor(const Memory& memory);
+  // Returns the program tensor of a value that a step of another kind than a recipe reads.
+  absl::StatusOr<uint32_t> OperandTensor(ir::Value* value);
 
  private:
-  absl::StatusOr<uint32_t> OperandTensor(ir::Value* value);
   absl::Status Resolve(const ir::Node& node, Argument* argument);
   uint32_t AddView(const std::string& op, const std::string& overload, std::vector<Argument> args,
                    const ir::TensorType& type);

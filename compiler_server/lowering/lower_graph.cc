@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "compiler_server/lowering/collective_calls.h"
+#include "compiler_server/lowering/collective_waits.h"
 #include "compiler_server/lowering/eager_steps.h"
 #include "compiler_server/lowering/memory_plan.h"
 #include "compiler_server/lowering/segment.h"
@@ -76,13 +78,37 @@ void AddOutputs(const Graph& graph, MemoryPlan& memory, EagerSteps& eager,
   }
 }
 
+absl::Status AddCollective(const ir::Node& node, MemoryPlan& memory, EagerSteps& eager,
+                           ProgramFunction* function) {
+  std::optional<CollectiveStep> step = CollectiveStepOf(node);
+  if (!step.has_value()) return Internal(node.aten->target, " is no collective step");
+  for (ir::Value* operand : node.operands) {
+    ASSIGN_OR_RETURN(const uint32_t tensor, eager.OperandTensor(operand));
+    step->inputs.push_back(tensor);
+  }
+  for (const ir::Value* result : node.results) {
+    step->outputs.push_back(eager.TensorFor(*memory.HomeOf(*result)));
+  }
+  function->steps.emplace_back(*std::move(step));
+  return absl::OkStatus();
+}
+
+// Adds a node that is not part of a recipe.
+absl::Status AddNode(const ir::Node& node, NodeKind kind, MemoryPlan& memory, EagerSteps& eager,
+                     ProgramFunction* function) {
+  if (kind == NodeKind::kWait) return absl::OkStatus();
+  if (kind == NodeKind::kCollective) return AddCollective(node, memory, eager, function);
+  ++function->eager_node_count;
+  return eager.Add(node);
+}
+
 }  // namespace
 
 absl::Status LowerGraph(const Graph& graph, const SynapseFunctions& functions,
                         const LoweringOptions& options, std::string name, LoweredProgram* lowered) {
   Program& program = lowered->program;
   program.deterministic = options.deterministic;
-  const auto number = static_cast<uint32_t>(program.functions.size());
+  const auto number_of_function = static_cast<uint32_t>(program.functions.size());
   ProgramFunction& function = program.functions.emplace_back();
   function.name = std::move(name);
   function.node_count = graph.captured_nodes;
@@ -92,8 +118,9 @@ absl::Status LowerGraph(const Graph& graph, const SynapseFunctions& functions,
   EagerSteps eager(plan, memory, function);
   for (const Segment& segment : plan.segments()) {
     if (!segment.recipe) {
-      for (const ir::Node* node : segment.nodes) RETURN_IF_ERROR(eager.Add(*node));
-      function.eager_node_count += static_cast<uint32_t>(segment.nodes.size());
+      for (const ir::Node* node : segment.nodes) {
+        RETURN_IF_ERROR(AddNode(*node, plan.KindOf(*node), memory, eager, &function));
+      }
       continue;
     }
     auto syn = std::make_unique<SynGraph>(
@@ -102,10 +129,14 @@ absl::Status LowerGraph(const Graph& graph, const SynapseFunctions& functions,
     RETURN_IF_ERROR(lowering.Run());
     if (syn->node_count() == 0) continue;  // all tensors were without elements
     lowered->recipes.push_back(
-        {std::move(syn), number, static_cast<uint32_t>(function.steps.size())});
+        {std::move(syn), number_of_function, static_cast<uint32_t>(function.steps.size())});
     function.steps.emplace_back(LaunchStep{0, lowering.bindings()});
   }
   AddOutputs(graph, memory, eager, &function);
+  const std::vector<uint32_t> number = PlaceCollectiveWaits(&function);
+  for (LoweredRecipe& recipe : lowered->recipes) {
+    if (recipe.function == number_of_function) recipe.step = number[recipe.step];
+  }
   return absl::OkStatus();
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler_server/lowering/collective_calls.h"
 #include "compiler_server/lowering/lower.h"
 
 namespace hpu::compiler {
@@ -22,12 +23,7 @@ MemoryPlan::MemoryPlan(const ir::Graph& graph, const SegmentPlan& plan, Program&
   }
   for (const Segment& segment : plan.segments()) {
     if (segment.recipe) continue;
-    for (const ir::Node* node : segment.nodes) {
-      for (const Value* result : node->results) {
-        homes_[result->id] =
-            Memory{Placement::kEager, NewEagerTensor(result->type), {result->type, 0}};
-      }
-    }
+    for (const ir::Node* node : segment.nodes) FindStepHomes(plan, *node);
   }
   for (const ir::Mutation& mutation : graph.mutations()) {
     const std::optional<uint32_t> input = plan.UpdatedInput(*mutation.value);
@@ -36,7 +32,7 @@ MemoryPlan::MemoryPlan(const ir::Graph& graph, const SegmentPlan& plan, Program&
   for (uint32_t k = 0; k < graph.storages().size(); ++k) {
     const ir::Storage& storage = graph.storages()[k];
     const Value& value = *storage.value;
-    if (plan.IsEagerStorage(k)) {
+    if (plan.IsStepStorage(k)) {
       storages_.push_back(*homes_[value.id]);
     } else {
       storages_.push_back({Placement::kBuffer, NewBuffer(storage.type), {storage.type, 0}});
@@ -45,7 +41,39 @@ MemoryPlan::MemoryPlan(const ir::Graph& graph, const SegmentPlan& plan, Program&
       }
     }
   }
+  WriteIntoCollectives(plan);
   FindHomes(plan);
+}
+
+void MemoryPlan::FindStepHomes(const SegmentPlan& plan, const ir::Node& node) {
+  const NodeKind kind = plan.KindOf(node);
+  for (const Value* result : node.results) {
+    if (kind == NodeKind::kWait) {
+      homes_[result->id] = homes_[node.operands[0]->id];
+      continue;
+    }
+    const bool eager = kind == NodeKind::kEager;
+    const Placement placement = eager ? Placement::kEager : Placement::kBuffer;
+    const uint32_t index = eager ? NewEagerTensor(result->type) : NewBuffer(result->type);
+    homes_[result->id] = Memory{placement, index, {result->type, 0}};
+  }
+}
+
+// A result of a recipe that only a collective reads, which may work in place, is written where the
+// collective's result will be.
+void MemoryPlan::WriteIntoCollectives(const SegmentPlan& plan) {
+  const std::vector<uint32_t> uses = graph_.CountUses();
+  for (const ir::Node* node : graph_.nodes()) {
+    if (plan.KindOf(*node) != NodeKind::kCollective) continue;
+    const CollectiveStep step = *CollectiveStepOf(*node);
+    if (!kCollectives[static_cast<size_t>(step.op)].is_in_place) continue;
+    for (size_t i = 0; i < node->operands.size(); ++i) {
+      const Value& operand = *node->operands[i];
+      if (operand.kind != ValueKind::kResult || uses[operand.id] != 1) continue;
+      if (plan.IsFree(*operand.producer) || homes_[operand.id].has_value()) continue;
+      homes_[operand.id] = homes_[node->results[i]->id];
+    }
+  }
 }
 
 // Finds results of recipes that another step reads.

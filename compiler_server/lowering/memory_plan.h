@@ -32,9 +32,9 @@ class MemoryPlan {
   MemoryPlan(const ir::Graph& graph, const SegmentPlan& plan, Program& program,
              ProgramFunction& function);
 
-  // The memory of a value that exists between steps: an input, a constant, the result of an eager
-  // op, or a result of a recipe that is returned or read by another step. Returns nullopt for a
-  // value that exists only inside one recipe.
+  // The memory of a value that exists between steps: an input, a constant, the result of a step of
+  // another kind, or a result of a recipe that is returned or read by another step. Returns nullopt
+  // for a value that exists only inside one recipe.
   std::optional<Memory> HomeOf(const ir::Value& value);
   // Memory of storage k.
   Memory StorageMemory(uint32_t storage);
@@ -45,6 +45,8 @@ class MemoryPlan {
   uint32_t NewEagerTensor(const ir::TensorType& type);
 
  private:
+  void FindStepHomes(const SegmentPlan& plan, const ir::Node& node);
+  void WriteIntoCollectives(const SegmentPlan& plan);
   void FindHomes(const SegmentPlan& plan);
   uint32_t NewBuffer(const ir::TensorType& type);
   uint32_t ConstantIndex(const ir::Value& value);

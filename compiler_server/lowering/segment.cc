@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "compiler_server/lowering/collective_calls.h"
 #include "compiler_server/lowering/dims.h"
 #include "compiler_server/lowering/lower.h"
 #include "compiler_server/lowering/parts.h"
@@ -16,12 +17,6 @@ using ir::OpKind;
 using ir::Value;
 using ir::ValueKind;
 
-bool CanServeAsStorage(const ir::Storage& storage) {
-  return storage.value->kind == ValueKind::kResult &&
-         KindOf(*storage.value->producer) == NodeKind::kEager &&
-         storage.type == storage.value->type;
-}
-
 // Returns the value whose row-major memory contains the operand with these strides.
 Value* CopyUnder(Value* operand, const Dims& strides) {
   const bool permuted = operand->kind == ValueKind::kResult &&
@@ -32,8 +27,40 @@ Value* CopyUnder(Value* operand, const Dims& strides) {
 
 }  // namespace
 
-NodeKind KindOf(const Node& node) {
-  return node.op == OpKind::kAten ? NodeKind::kEager : NodeKind::kRecipe;
+NodeKind SegmentPlan::KindOf(const Node& node) const {
+  if (node.op != OpKind::kAten) return NodeKind::kRecipe;
+  return node.results.empty() ? NodeKind::kEager : aten_kinds_[node.result()->id];
+}
+
+// A collective runs as a step of its own if all that happens to its results is that they are waited
+// for.
+void SegmentPlan::FindCollectives() {
+  std::vector<uint32_t> other_uses = graph_->CountUses();
+  for (const Node* node : graph_->nodes()) {
+    if (IsCollectiveWait(*node)) --other_uses[node->operands[0]->id];
+  }
+  for (const Node* node : graph_->nodes()) {
+    if (IsCollectiveWait(*node)) {
+      const Value& operand = *node->operands[0];
+      if (operand.kind == ValueKind::kResult &&
+          KindOf(*operand.producer) == NodeKind::kCollective) {
+        aten_kinds_[node->result()->id] = NodeKind::kWait;
+      }
+      continue;
+    }
+    const bool is_waited_for =
+        std::all_of(node->results.begin(), node->results.end(),
+                    [&](const Value* result) { return other_uses[result->id] == 0; });
+    if (is_waited_for && CollectiveStepOf(*node).has_value()) {
+      aten_kinds_[node->result()->id] = NodeKind::kCollective;
+    }
+  }
+}
+
+bool SegmentPlan::CanServeAsStorage(const ir::Storage& storage) const {
+  return storage.value->kind == ValueKind::kResult &&
+         KindOf(*storage.value->producer) != NodeKind::kRecipe &&
+         storage.type == storage.value->type;
 }
 
 bool SegmentPlan::IsFree(const Node& node) const {
@@ -110,12 +137,15 @@ absl::Status SegmentPlan::CheckNodes() const {
 // Returns the number of levels that have a recipe.
 int SegmentPlan::AssignStages(int first_level) {
   std::fill(stage_.begin(), stage_.end(), Stage());
-  Stage last_draw;
+  Stage last_draw, last_collective;
   for (size_t i = 0; i < graph_->nodes().size(); ++i) {
     const Node* node = graph_->nodes()[i];
-    // Calls that draw random numbers must draw them in the order of the graph.
+    // Calls that draw random numbers must draw them in the order of the graph, and all ranks must
+    // make collectives in the same order, though their graphs may differ otherwise.
     const bool draws = node->aten != nullptr && node->aten->draws_random;
+    const bool communicates = IsCollective(*node);
     Stage after = draws ? last_draw : Stage();
+    if (communicates) after = std::max(after, last_collective);
     for (const Value* operand : node->operands) {
       if (operand != nullptr) after = std::max(after, stage_[operand->id]);
     }
@@ -128,6 +158,7 @@ int SegmentPlan::AssignStages(int first_level) {
     }
     for (const Value* result : node->results) stage_[result->id] = stage;
     if (draws) last_draw = stage;
+    if (communicates) last_collective = stage;
   }
   PlaceWrites();
   std::vector<bool> used;
@@ -151,12 +182,12 @@ void SegmentPlan::PlaceWrites() {
   };
   storage_stage_.assign(graph_->storages().size(), Stage());
   std::vector<bool> taken(graph_->value_count());
-  eager_storage_.assign(graph_->storages().size(), false);
+  step_storage_.assign(graph_->storages().size(), false);
   for (size_t k = 0; k < storage_stage_.size(); ++k) {
     const ir::Storage& storage = graph_->storages()[k];
     const Value* value = storage.value;
     if (CanServeAsStorage(storage) && !taken[value->id]) {
-      taken[value->id] = eager_storage_[k] = true;
+      taken[value->id] = step_storage_[k] = true;
       continue;
     }
     if (value->type.elements() == 0) continue;
@@ -220,6 +251,8 @@ absl::StatusOr<SegmentPlan> SegmentPlan::Create(const ir::Graph& graph, int64_t 
   SegmentPlan plan(graph);
   plan.pinned_.assign(graph.value_count(), false);
   plan.stage_.resize(graph.value_count());
+  plan.aten_kinds_.assign(graph.value_count(), NodeKind::kEager);
+  plan.FindCollectives();
   plan.FindUpdatedInputs();
   plan.PinEagerOperands();
   RETURN_IF_ERROR(plan.CheckNodes());

@@ -32,10 +32,11 @@ struct Write {
 
 // How a node is executed.
 enum class NodeKind : uint8_t {
-  kRecipe,  // one step with the other recipe nodes of its segment
-  kEager,   // an EagerStep
+  kRecipe,      // one step with the other recipe nodes of its segment
+  kEager,       // an EagerStep
+  kCollective,  // a CollectiveStep; only nodes of the next kind read its results
+  kWait,        // no step: where its result is read, the collective of its operand has ended
 };
-NodeKind KindOf(const ir::Node& node);
 
 struct Segment {
   bool recipe = false;           // its nodes form one recipe; else each is a step of its kind
@@ -49,14 +50,15 @@ class SegmentPlan {
   // can hold nor ATen can run.
   static absl::StatusOr<SegmentPlan> Create(const ir::Graph& graph, int64_t least_part_bytes);
 
+  NodeKind KindOf(const ir::Node& node) const;
   // The segments in execution order; none is empty.
   const std::vector<Segment>& segments() const { return segments_; }
   // The segment that produces the value; -1 for inputs, constants and results of free nodes.
   int SegmentOf(const ir::Value& value) const { return segment_of_value_[value.id]; }
   bool IsFree(const ir::Node& node) const;
-  // True if the memory that an eager op allocates for its result serves as the storage. Each result
-  // can serve as one storage.
-  bool IsEagerStorage(uint32_t storage) const { return eager_storage_[storage]; }
+  // True if the memory that a step of another kind than a recipe makes its result in serves as the
+  // storage. Each result can serve as one storage.
+  bool IsStepStorage(uint32_t storage) const { return step_storage_[storage]; }
   // Follows free views to the value that has memory: an input, a constant, or the result of a node
   // that is not free (or of a free source, which also ends the chain).
   ir::Value* Root(ir::Value* value) const;
@@ -79,7 +81,9 @@ class SegmentPlan {
   };
 
   explicit SegmentPlan(const ir::Graph& graph) : graph_(&graph) {}
+  void FindCollectives();
   void FindUpdatedInputs();
+  bool CanServeAsStorage(const ir::Storage& storage) const;
   void PinEagerOperands();
   absl::Status CheckNodes() const;
   int AssignStages(int first_level);
@@ -87,11 +91,12 @@ class SegmentPlan {
   void Collect();
 
   const ir::Graph* graph_;
+  std::vector<NodeKind> aten_kinds_;            // of nodes with a call, by id of the first result
   std::map<uint32_t, uint32_t> updated_input_;  // value id -> input written in place
   std::vector<uint32_t> parts_;                 // by position in the graph's order
   std::vector<bool> pinned_;          // views and sources that get a stage anyway, by value id
   std::vector<Stage> stage_;          // by value id
-  std::vector<bool> eager_storage_;   // by storage number
+  std::vector<bool> step_storage_;    // by storage number
   std::vector<Stage> storage_stage_;  // unknown = nothing to write
   Stage mutation_stage_;
   std::vector<Segment> segments_;

@@ -59,11 +59,9 @@ ProgramFunction Forward() {
                           .outputs = {1},
                           .input_splits = {2, 0},
                           .output_splits = {1, 1}};
-  CollectiveStep reduce{.op = CollectiveStep::Op::kReduce,
+  CollectiveStep reduce{.op = CollectiveStep::Op::kAllReduce,
                         .reduce_op = CollectiveStep::ReduceOp::kSum,
                         .group = "dp",
-                        .group_size = 2,
-                        .peer = 1,
                         .inputs = {3},
                         .outputs = {3}};
   forward.steps = {

@@ -162,7 +162,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"NoGroup", [](Program& p) { StepOf<CollectiveStep>(p, 1).group.clear(); },
                 "forward: step 1: all_gather without a group"},
         BadCase{"NoRanks", [](Program& p) { StepOf<CollectiveStep>(p, 1).group_size = 0; },
-                "forward: step 1: all_gather without a group"},
+                "forward: step 1: all_gather for an unknown number of ranks"},
         BadCase{"WrongRanks", [](Program& p) { StepOf<CollectiveStep>(p, 1).group_size = 2; },
                 "forward: step 1: 6 elements in and 24 out for 2 ranks"},
         BadCase{"Reduction",
@@ -170,19 +170,25 @@ INSTANTIATE_TEST_SUITE_P(
                 "forward: step 1: all_gather with a reduction"},
         BadCase{"NoReduction",
                 [](Program& p) { StepOf<CollectiveStep>(p, 7).reduce_op = ReduceOp::kNone; },
-                "forward: step 7: reduce without a reduction"},
-        BadCase{"RankOutsideTheGroup", [](Program& p) { StepOf<CollectiveStep>(p, 7).peer = 2; },
-                "forward: step 7: reduce with rank 2 of 2"},
-        BadCase{"RankOfAll", [](Program& p) { StepOf<CollectiveStep>(p, 1).peer = 0; },
-                "forward: step 1: all_gather with rank 0 of 4"},
+                "forward: step 7: all_reduce without a reduction"},
+        BadCase{"RootOutsideTheGroup",
+                [](Program& p) {
+                  CollectiveStep& step = StepOf<CollectiveStep>(p, 4);
+                  step = {.op = Op::kBroadcast,
+                          .group = "g",
+                          .group_size = 2,
+                          .root = 2,
+                          .inputs = {1},
+                          .outputs = {1}};
+                },
+                "forward: step 4: broadcast with root 2 of 2 ranks"},
+        BadCase{"RootOfAll", [](Program& p) { StepOf<CollectiveStep>(p, 1).root = 0; },
+                "forward: step 1: all_gather with root 0 of 4 ranks"},
         BadCase{"NoOutputs", [](Program& p) { StepOf<CollectiveStep>(p, 1).outputs.clear(); },
                 "forward: step 1: all_gather with 1 inputs and 0 outputs"},
-        BadCase{"BarrierWithInputs",
-                [](Program& p) { StepOf<CollectiveStep>(p, 1).op = Op::kBarrier; },
-                "forward: step 1: barrier with 1 inputs and 1 outputs"},
         BadCase{"UnknownOp",
-                [](Program& p) { StepOf<CollectiveStep>(p, 1).op = static_cast<Op>(9); },
-                "forward: step 1: enum value 9 out of range"},
+                [](Program& p) { StepOf<CollectiveStep>(p, 1).op = static_cast<Op>(5); },
+                "forward: step 1: enum value 5 out of range"},
         BadCase{"Splits", [](Program& p) { StepOf<CollectiveStep>(p, 4).input_splits = {2, 1}; },
                 "forward: step 4: splits do not add up"},
         BadCase{"SplitsForOtherRanks",
@@ -287,13 +293,13 @@ TEST(BadPrograms, OnlyOffsetsDraw) {
 }
 
 TEST(GoodProgram, CollectivesOfEveryKind) {
-  for (uint8_t number = 0; number <= static_cast<uint8_t>(Op::kBarrier); ++number) {
+  for (uint8_t number = 0; number <= static_cast<uint8_t>(Op::kAllToAll); ++number) {
     const CollectiveRow& row = kCollectives[number];
     CollectiveStep step{.op = static_cast<Op>(number), .group = "g", .group_size = 1};
     if (row.reduces) step.reduce_op = ReduceOp::kSum;
-    if (row.has_peer) step.peer = 0;
-    if (row.reads) step.inputs = {1};
-    if (row.writes) step.outputs = {1};
+    if (row.has_root) step.root = 0;
+    step.inputs = {1};
+    step.outputs = {1};
     Program program = testing::SampleProgram();
     program.functions[0].steps.push_back(step);
     program.functions[0].steps.push_back(WaitStep{9});

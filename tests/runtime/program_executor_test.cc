@@ -200,16 +200,6 @@ TEST(ProgramExecutor, RefusesWhatItCannotRun) {
   };
   const Case cases[] = {
       {[](ProgramFunction& f) {
-         f.steps.push_back(CollectiveStep{.op = CollectiveStep::Op::kBroadcast,
-                                          .group = "all",
-                                          .group_size = 2,
-                                          .peer = 0,
-                                          .inputs = {1},
-                                          .outputs = {1}});
-         f.steps.push_back(WaitStep{1});
-       },
-       "program test: step 1: this build runs no collective steps"},
-      {[](ProgramFunction& f) {
          f.inputs.push_back({.kind = Kind::kSeed, .spec = {DType::kI64, {}, {}, 0}});
          f.inputs.push_back({.kind = Kind::kScalar});
        },

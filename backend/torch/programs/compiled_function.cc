@@ -26,10 +26,15 @@ at::Tensor Over(c10::Storage storage, const TensorSpec& spec) {
 
 // Returns the name of a step in torch.profiler.
 std::string LabelOf(const Step& step, const Program& program) {
-  const auto* launch = std::get_if<LaunchStep>(&step);
-  return launch == nullptr
-             ? "hpu::eager_step"
-             : "hpu::launch " + ToHex(program.recipes[launch->recipe].digest).substr(0, 8);
+  if (const auto* launch = std::get_if<LaunchStep>(&step)) {
+    return "hpu::launch " + ToHex(program.recipes[launch->recipe].digest).substr(0, 8);
+  }
+  return "hpu::" + std::string(StepName(step)) + "_step";
+}
+
+bool WaitsFor(const Step& step, size_t collective) {
+  const auto* wait = std::get_if<WaitStep>(&step);
+  return wait != nullptr && wait->step == collective;
 }
 
 runtime::Stream& StreamOfCall() {
@@ -62,10 +67,12 @@ struct CompiledFunction::Frame {
   c10::SmallVector<uint64_t, 512> slots;
   c10::SmallVector<const at::Tensor*, 256> inputs;  // the caller's inputs; null for numbers
   c10::SmallVector<c10::Storage, 16> storages;
-  c10::Storage state;                         // the generator's state, if this call takes it
-  std::optional<RandomPlace> drawn;           // the value of that state
-  at::Tensor state_tensors[2];                // the seed and the offset
-  std::vector<at::Tensor> tensors;            // by program tensor; used only with eager steps
+  c10::Storage state;                // the generator's state, if this call takes it
+  std::optional<RandomPlace> drawn;  // the value of that state
+  at::Tensor state_tensors[2];       // the seed and the offset
+  std::vector<at::Tensor> tensors;   // by program tensor; used only with eager steps
+  // By step: the collectives in flight, each of which keeps its tensors.
+  std::map<size_t, c10::intrusive_ptr<c10d::Work>> collectives;
   c10::SmallVector<DeviceBlock*, 4> uploads;  // copies of inputs that are on the CPU
   runtime::ProgramExecutor::Call call;
   bool donated = false;
@@ -89,10 +96,17 @@ CompiledFunction::CompiledFunction(std::unique_ptr<runtime::ProgramExecutor> exe
     constant_outputs_.push_back(PrepareOutput(output));
   }
   const std::vector<bool> in_use = TensorsInUse(function);
-  for (const Step& step : function.steps) {
-    const auto* eager = std::get_if<EagerStep>(&step);
-    eager_.push_back(eager ? std::make_unique<PreparedEagerStep>(name(), function, *eager, in_use)
-                           : nullptr);
+  const size_t count = function.steps.size();
+  eager_.resize(count);
+  collectives_.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    const Step& step = function.steps[i];
+    if (const auto* eager = std::get_if<EagerStep>(&step)) {
+      eager_[i] = std::make_unique<PreparedEagerStep>(name(), function, *eager, in_use);
+    } else if (const auto* collective = std::get_if<CollectiveStep>(&step)) {
+      const bool ends_at_once = i + 1 < count && WaitsFor(function.steps[i + 1], i);
+      collectives_[i] = std::make_unique<PreparedCollectiveStep>(name(), *collective, ends_at_once);
+    }
     step_labels_.push_back(LabelOf(step, program()));
   }
   donated_.resize(function.steps.size());
@@ -316,10 +330,36 @@ void CompiledFunction::RunStep(Frame& frame, size_t step) {
   AllocateBuffers(frame, step);
   if (eager_[step] != nullptr) {
     RunEager(frame, step);
+  } else if (collectives_[step] != nullptr) {
+    StartCollective(frame, step);
+  } else if (std::holds_alternative<WaitStep>(function().steps[step])) {
+    AwaitCollective(frame, step);
   } else {
     Check(executor_->RunStep(static_cast<uint32_t>(step), frame.stream, frame.slots, &frame.call));
   }
+  for (const uint32_t buffer : executor_->VisibleUntil(static_cast<uint32_t>(step))) {
+    frame.storages[buffer] = c10::Storage();
+  }
   if (frame.donated) GiveBackInputs(frame, step);
+}
+
+void CompiledFunction::StartCollective(Frame& frame, size_t step) const {
+  const auto& collective = std::get<CollectiveStep>(function().steps[step]);
+  const GilRelease no_gil;
+  const auto tensors_of = [&](const std::vector<uint32_t>& numbers) {
+    std::vector<at::Tensor> tensors;
+    for (const uint32_t number : numbers) tensors.push_back(TensorOf(frame, number));
+    return tensors;
+  };
+  frame.collectives[step] = collectives_[step]->Start(frame.stream, tensors_of(collective.inputs),
+                                                      tensors_of(collective.outputs));
+}
+
+void CompiledFunction::AwaitCollective(Frame& frame, size_t step) const {
+  const GilRelease no_gil;
+  const auto found = frame.collectives.find(std::get<WaitStep>(function().steps[step]).step);
+  found->second->wait();
+  frame.collectives.erase(found);
 }
 
 void CompiledFunction::RunEager(Frame& frame, size_t step) const {

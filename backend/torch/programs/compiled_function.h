@@ -14,6 +14,7 @@
 
 #include "backend/runtime/program_executor.h"
 #include "backend/torch/device/generator.h"
+#include "backend/torch/programs/collective_step.h"
 #include "backend/torch/programs/eager_step.h"
 #include "backend/torch/programs/input_form.h"
 
@@ -77,6 +78,8 @@ class CompiledFunction {
   void RunSteps(Frame& frame, bool recorded);
   void RunStep(Frame& frame, size_t step);
   void RunEager(Frame& frame, size_t step) const;
+  void StartCollective(Frame& frame, size_t step) const;
+  void AwaitCollective(Frame& frame, size_t step) const;
   at::Tensor TensorOf(Frame& frame, uint32_t tensor) const;
   PyObject* MakeOutput(Frame& frame, size_t index, PyObject* const* arguments) const;
 
@@ -92,7 +95,8 @@ class CompiledFunction {
   // live as long as the process, because programs may be destroyed after the interpreter.
   std::vector<PyObject*> constant_outputs_;
   bool bumps_versions_ = true;
-  std::vector<std::unique_ptr<PreparedEagerStep>> eager_;  // per step; null for launches
+  std::vector<std::unique_ptr<PreparedEagerStep>> eager_;             // per step; null for others
+  std::vector<std::unique_ptr<PreparedCollectiveStep>> collectives_;  // per step; null for others
   std::atomic<uint64_t> call_count_{0};
 };
 

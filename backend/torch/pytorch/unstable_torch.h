@@ -120,6 +120,8 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 // c10d::Backend, c10d::Work, their options, c10d::ReduceOp.
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+// c10d::resolve_process_group(), which finds a process group by its name.
+#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 // c10d::Store and c10d::PrefixStore.
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 

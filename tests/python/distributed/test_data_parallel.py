@@ -61,6 +61,24 @@ for layer in module:
 fully_shard(module)
 check(train(module, torch.optim.AdamW(module.parameters(), lr=1e-2), "hpu", rank, size))
 """,
+    "compiled fsdp2": """
+from torch.distributed.fsdp import fully_shard
+from habana_frameworks.torch.dynamo import report
+class Part(nn.Module):
+    def __init__(self, *layers):
+        super().__init__()
+        self.layers = nn.Sequential(*layers)
+    def forward(self, x):
+        return self.layers(x)
+layers = list(model())
+module = nn.Sequential(Part(*layers[:3]), Part(*layers[3:])).to("hpu")
+for part in module:
+    fully_shard(part)
+fully_shard(module)
+compiled = torch.compile(module, backend="hpu_backend")
+check(train(compiled, torch.optim.AdamW(module.parameters(), lr=1e-2), "hpu", rank, size))
+assert report().eager_segments == 0 and len(report().graphs) == 2, str(report())
+""",
     "fsdp1": """
 from torch.distributed.fsdp import FullyShardedDataParallel
 module = FullyShardedDataParallel(model().to("hpu"), device_id=torch.device("hpu", 0))

@@ -1,5 +1,5 @@
-"""Objects that AOTAutograd hands through a part and that no program takes, such as the device meshes
-of DTensors: they are taken out of the part's graph and put back around its program."""
+"""Objects that AOTAutograd hands through a part and that no program takes, such as the device
+meshes of DTensors: they are taken out of the part's graph and put back around its program."""
 
 from __future__ import annotations
 
@@ -45,14 +45,16 @@ class OpaqueValues:
 
 
 def split_opaque_values(part: torch.fx.GraphModule, inputs: Sequence[Any]) -> OpaqueValues | None:
-    """Returns None if the part has no opaque inputs. Raises CaptureError if it computes with one."""
+    """Returns None if the part has no opaque inputs. Raises CaptureError if it computes with
+    one."""
     opaque = {i for i, value in enumerate(inputs) if not isinstance(value, _OF_PROGRAMS)}
     if not opaque:
         return None
     graph = torch.fx.Graph()
     copied: dict[torch.fx.Node, torch.fx.Node] = {}
-    sources: dict[torch.fx.Node, int] = {}
     returned: list[tuple[int, int]] = []
+    placeholders = part.graph.find_nodes(op="placeholder")
+    sources = {node: i for i, node in enumerate(placeholders) if i in opaque}
 
     def copy_of(node: torch.fx.Node) -> torch.fx.Node:
         if node in sources:
@@ -60,10 +62,6 @@ def split_opaque_values(part: torch.fx.GraphModule, inputs: Sequence[Any]) -> Op
             raise CaptureError(f"it computes with input {node.name}, a {kind}")
         return copied[node]
 
-    placeholders = part.graph.find_nodes(op="placeholder")
-    for i, node in enumerate(placeholders):
-        if i in opaque:
-            sources[node] = i
     for node in part.graph.nodes:
         if node in sources:
             continue

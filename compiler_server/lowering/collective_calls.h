@@ -1,0 +1,22 @@
+// Calls of PyTorch's functional collectives (torch.ops._c10d_functional): which steps of a program
+// they become.
+#pragma once
+
+#include <optional>
+
+#include "compiler_server/ir/graph.h"
+#include "program/steps.h"
+
+namespace hpu::compiler {
+
+// True for calls that all ranks of a group must make in the same order.
+bool IsCollective(const ir::Node& node);
+
+// True for `wait_tensor`, whose result is its operand after the collective that makes it has ended.
+bool IsCollectiveWait(const ir::Node& node);
+
+// Returns the step of a collective without its tensors: the k-th output is the k-th result of the
+// node, made of its k-th operand. Returns nullopt for calls that no step holds.
+std::optional<CollectiveStep> CollectiveStepOf(const ir::Node& node);
+
+}  // namespace hpu::compiler
