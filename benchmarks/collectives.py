@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Collectives of the backend hccl between emulated devices, beside Gloo between CPU tensors.
 
-    collectives.py [--ranks N] [--rounds N] [--json]
+    collectives.py [--only calls,decode] [--ranks N] [--rounds N] [--json]
 
 The contenders alternate; every round has fresh processes. A time is that of one call, followed by
 a wait for its result, as the median over calls; the slowest rank counts. "two copies" is what
 copying the buffer twice takes with both ranks at work: an all-reduce of two ranks moves at least
-as many bytes. Raw results go to benchmarks/results/collectives.json. All times are CPU times of
-the emulated device.
+as many bytes. "decode" is one token of a Llama whose layers are tensor parallel: compiled on hpu,
+and by PyTorch's operators on the CPU beside it, because Gloo has no compiled collectives. Raw
+results go to benchmarks/results/collectives.json. All times are CPU times of the emulated device.
 """
 
 from __future__ import annotations
@@ -67,7 +68,54 @@ def time_of(call: Callable[[], object], settle: Callable[[], None]) -> float:
     return statistics.median(times)
 
 
-def run_rank(contender: str) -> None:
+def decode(device: str) -> Callable[[], object]:
+    """A call that computes the logits of one token, with 64 tokens in a static cache."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        RowwiseParallel,
+        parallelize_module,
+    )
+    from transformers import LlamaConfig, LlamaForCausalLM, StaticCache
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=8000,
+        hidden_size=768,
+        intermediate_size=2048,
+        num_hidden_layers=12,
+        num_attention_heads=12,
+        num_key_value_heads=4,
+    )
+    model = LlamaForCausalLM(config).eval().requires_grad_(False).to(device)
+    columns = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+    columns += ("mlp.gate_proj", "mlp.up_proj")
+    plan: dict[str, ColwiseParallel | RowwiseParallel] = {}
+    plan |= {name: ColwiseParallel() for name in columns}
+    plan |= {name: RowwiseParallel() for name in ("self_attn.o_proj", "mlp.down_proj")}
+    mesh = init_device_mesh(device, (dist.get_world_size(),))
+    for layer in model.model.layers:
+        parallelize_module(layer, mesh, plan)
+    forward = model.forward
+    if device == "hpu":
+        forward = torch.compile(forward, backend="hpu_backend")
+    cache = StaticCache(config=config, max_cache_len=128)
+    token, position = torch.tensor([[5]], device=device), torch.tensor([64], device=device)
+
+    def step() -> object:
+        with torch.no_grad():
+            return forward(
+                input_ids=token,
+                past_key_values=cache,
+                cache_position=position,
+                position_ids=position[None],
+            )
+
+    return step
+
+
+def run_rank(contender: str, parts: list[str]) -> None:
+    torch.set_num_threads(1)
     device = "hpu" if contender == "hccl" else "cpu"
     dist.init_process_group(
         contender,
@@ -77,14 +125,16 @@ def run_rank(contender: str) -> None:
     )
     settle = torch.hpu.synchronize if device == "hpu" else lambda: None
     times = {}
-    for size, count in SIZES.items():
+    for size, count in SIZES.items() if "calls" in parts else ():
         for name, call in calls(device, count // 4).items():
             times[f"{name} {size}"] = time_of(call, settle)
+    if "decode" in parts:
+        times["decode"] = time_of(decode(device), settle)
     print(json.dumps(times))
     dist.destroy_process_group()
 
 
-def measure(contender: str, ranks: int) -> dict[str, float]:
+def measure(contender: str, ranks: int, parts: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         processes = []
         for rank in range(ranks):
@@ -97,7 +147,16 @@ def measure(contender: str, ranks: int) -> dict[str, float]:
             }
             processes.append(
                 subprocess.Popen(
-                    [sys.executable, "-W", "ignore", __file__, "--rank", contender],
+                    [
+                        sys.executable,
+                        "-W",
+                        "ignore",
+                        __file__,
+                        "--rank",
+                        contender,
+                        "--only",
+                        parts,
+                    ],
                     env=os.environ | variables,
                     stdout=subprocess.PIPE,
                     text=True,
@@ -110,18 +169,19 @@ def measure(contender: str, ranks: int) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="calls,decode", help="parts of the measurement")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--rank", choices=("hccl", "gloo"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.rank:
-        return run_rank(arguments.rank)
+        return run_rank(arguments.rank, arguments.only.split(","))
     rounds: dict[str, list[dict[str, float]]] = {"hccl": [], "gloo": []}
     for number_of_round in range(arguments.rounds):
         for contender, results in rounds.items():
             print(f"round {number_of_round + 1}: {contender}", file=sys.stderr)
-            results.append(measure(contender, arguments.ranks))
+            results.append(measure(contender, arguments.ranks, arguments.only))
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps({"ranks": arguments.ranks, "rounds": rounds}, indent=1))
     if arguments.json:

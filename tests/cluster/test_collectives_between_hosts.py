@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import network
 import pytest
@@ -70,3 +71,13 @@ def test_ranks_of_two_hosts_and_a_cut_connection():
         for process in ranks:
             assert process.stdout is not None
             assert "has not been heard of for 3 seconds" in process.stdout.readline()
+
+
+def test_the_example_of_two_hosts():
+    example = Path(__file__).parents[2] / "examples/distributed/two_hosts.py"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(example)], capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    assert "rank 1 of 2, step 40: loss" in done.stdout
+    assert "the losses of 2 ranks and of one process differ by" in done.stdout
