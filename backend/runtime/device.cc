@@ -90,7 +90,12 @@ absl::StatusOr<synDeviceType> Device::FindType() {
     uint32_t count = 0;
     if (api_->synDeviceGetCountByDeviceType(&count, type) == synSuccess && count > 0) return type;
   }
-  return Error(absl::StatusCode::kFailedPrecondition, "no device found by ", library_path_);
+  std::string hidden;
+  for (const char* name : {"HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES"}) {
+    const char* value = std::getenv(name);
+    if (value != nullptr) hidden += std::string("; ") + name + "=" + value + " may hide them all";
+  }
+  return Error(absl::StatusCode::kFailedPrecondition, "no device found by ", library_path_, hidden);
 }
 
 absl::StatusOr<std::string> Device::Kind() {

@@ -103,6 +103,34 @@ TEST(ProgramExecutor, HiddenBuffersLiveFromTheirFirstStepToTheirLast) {
   EXPECT_EQ(allocator.stats().in_use, in_use);
 }
 
+// A collective reads the input and writes buffer 1, beside a launch that does not need it: both
+// memories are its own until its wait.
+TEST(ProgramExecutor, CollectivesHoldWhatTheyTouchUntilTheirWait) {
+  const Bytes recipe = AddRecipe(kCount);
+  Program program = OneLaunch(kCount, recipe);
+  ProgramFunction& forward = program.functions[0];
+  forward.buffer_bytes.push_back(kBytes);
+  forward.tensors.push_back(forward.tensors[1]);
+  forward.tensors[2].index = 1;
+  const Step launch = forward.steps[0];
+  forward.steps = {CollectiveStep{.op = CollectiveStep::Op::kAllReduce,
+                                  .reduce_op = CollectiveStep::ReduceOp::kSum,
+                                  .group = "g",
+                                  .inputs = {0},
+                                  .outputs = {2}},
+                   launch, WaitStep{0}};
+  auto executor = Load(program, recipe);
+  ASSERT_TRUE(executor.ok()) << ToText(executor.status());
+  EXPECT_EQ((*executor)->VisibleFrom(0), std::vector<uint32_t>{1});
+  EXPECT_EQ((*executor)->VisibleFrom(1), std::vector<uint32_t>{0});
+  EXPECT_EQ((*executor)->VisibleUntil(1), std::vector<uint32_t>{});  // buffer 0 is an output
+  EXPECT_EQ((*executor)->VisibleUntil(2), std::vector<uint32_t>{1});
+  EXPECT_EQ((*executor)->LastStepOf(0), 2U);
+  std::vector<uint64_t> slots((*executor)->slot_count());
+  EXPECT_EQ(ToText((*executor)->Run(TestStream(0), slots)),
+            "INVALID_ARGUMENT: program test has collective steps; they need PyTorch");
+}
+
 TEST(ProgramExecutor, OffsetsReachInsideInputs) {
   const Bytes recipe = AddRecipe(kCount / 2);
   Program program = OneLaunch(kCount, recipe);

@@ -7,6 +7,7 @@
 #include "backend/torch/device/errors.h"
 #include "backend/torch/device/pending_storage.h"
 #include "backend/torch/eager/kernels.h"
+#include "backend/torch/programs/compiled_function_frame.h"
 #include "backend/torch/programs/gil_release.h"
 #include "backend/torch/pytorch/unstable_torch.h"
 
@@ -14,15 +15,6 @@ namespace hpu::torch_backend {
 namespace {
 
 using runtime::DeviceBlock;
-
-at::Tensor Over(c10::Storage storage, const TensorSpec& spec) {
-  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::HPU),
-      c10::scalarTypeToTypeMeta(*ToScalarType(spec.dtype)));
-  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(spec.sizes, spec.strides,
-                                                      spec.storage_offset);
-  return tensor;
-}
 
 // Returns the name of a step in torch.profiler.
 std::string LabelOf(const Step& step, const Program& program) {
@@ -49,36 +41,6 @@ runtime::Stream& StreamOfCall() {
 }
 
 }  // namespace
-
-struct CompiledFunction::Frame {
-  Frame(runtime::Stream& stream_in, const runtime::ProgramExecutor& executor)
-      : stream(stream_in),
-        slots(executor.slot_count()),
-        inputs(executor.function().inputs.size()),
-        storages(executor.function().buffer_bytes.size()) {}
-  ~Frame() {
-    // Stream order keeps the memory until the work queued so far is done.
-    for (DeviceBlock* block : uploads) stream.device().allocator().Free(block);
-  }
-  Frame(const Frame&) = delete;
-  Frame& operator=(const Frame&) = delete;
-
-  runtime::Stream& stream;
-  c10::SmallVector<uint64_t, 512> slots;
-  c10::SmallVector<const at::Tensor*, 256> inputs;  // the caller's inputs; null for numbers
-  c10::SmallVector<c10::Storage, 16> storages;
-  c10::Storage state;                // the generator's state, if this call takes it
-  std::optional<RandomPlace> drawn;  // the value of that state
-  at::Tensor state_tensors[2];       // the seed and the offset
-  std::vector<at::Tensor> tensors;   // by program tensor; used only with eager steps
-  // By step: the collectives in flight, each of which keeps its tensors.
-  std::map<size_t, c10::intrusive_ptr<c10d::Work>> collectives;
-  c10::SmallVector<DeviceBlock*, 4> uploads;  // copies of inputs that are on the CPU
-  runtime::ProgramExecutor::Call call;
-  bool donated = false;
-
-  const at::Tensor& Input(size_t index) const { return *inputs[index]; }
-};
 
 CompiledFunction::CompiledFunction(std::unique_ptr<runtime::ProgramExecutor> executor)
     : executor_(std::move(executor)), label_("hpu::program " + executor_->name()) {
@@ -221,16 +183,6 @@ void CompiledFunction::CheckOverlap(const Frame& frame) const {
   }
 }
 
-// Allocates the buffers that outputs are made of or that eager steps read, before the first step
-// that touches them.
-void CompiledFunction::AllocateBuffers(Frame& frame, size_t step) const {
-  for (const uint32_t buffer : executor_->VisibleFrom(static_cast<uint32_t>(step))) {
-    c10::Storage storage = NewStorage(function().buffer_bytes[buffer]);
-    frame.slots[executor_->BufferSlot(buffer)] = AddressOf(storage.data());
-    frame.storages[buffer] = std::move(storage);
-  }
-}
-
 PyObject* CompiledFunction::Call(PyObject* const* arguments, size_t count) {
   CheckCount(count);
   RefuseTangents(arguments, count);
@@ -251,16 +203,6 @@ void CompiledFunction::Donate(const std::vector<uint32_t>& inputs) {
   for (const uint32_t input : inputs) {
     const std::optional<uint32_t> last = executor_->LastStepOf(input);
     if (last.has_value()) donated_[*last].push_back(input);
-  }
-}
-
-// Stream order keeps the memory until the step is done. The tensor stays, but without memory for
-// its elements.
-void CompiledFunction::GiveBackInputs(const Frame& frame, size_t step) const {
-  for (const uint32_t input : donated_[step]) {
-    const c10::Storage& storage = frame.Input(input).storage();
-    storage.set_nbytes(0);
-    storage.set_data_ptr_noswap(GetDeviceAllocator().allocate(0));
   }
 }
 
@@ -312,97 +254,6 @@ void CompiledFunction::Execute(Frame& frame) {
     if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
   }
   call_count_.fetch_add(1, std::memory_order_relaxed);
-}
-
-void CompiledFunction::RunSteps(Frame& frame, bool recorded) {
-  for (size_t step = 0; step < eager_.size(); ++step) {
-    if (recorded) [[unlikely]] {
-      RECORD_FUNCTION(step_labels_[step], {});
-      RunStep(frame, step);
-    } else {
-      RunStep(frame, step);
-    }
-  }
-  AllocateBuffers(frame, eager_.size());
-}
-
-void CompiledFunction::RunStep(Frame& frame, size_t step) {
-  AllocateBuffers(frame, step);
-  if (eager_[step] != nullptr) {
-    RunEager(frame, step);
-  } else if (collectives_[step] != nullptr) {
-    StartCollective(frame, step);
-  } else if (std::holds_alternative<WaitStep>(function().steps[step])) {
-    AwaitCollective(frame, step);
-  } else {
-    Check(executor_->RunStep(static_cast<uint32_t>(step), frame.stream, frame.slots, &frame.call));
-  }
-  for (const uint32_t buffer : executor_->VisibleUntil(static_cast<uint32_t>(step))) {
-    frame.storages[buffer] = c10::Storage();
-  }
-  if (frame.donated) GiveBackInputs(frame, step);
-}
-
-void CompiledFunction::StartCollective(Frame& frame, size_t step) const {
-  const auto& collective = std::get<CollectiveStep>(function().steps[step]);
-  const GilRelease no_gil;
-  const auto tensors_of = [&](const std::vector<uint32_t>& numbers) {
-    std::vector<at::Tensor> tensors;
-    for (const uint32_t number : numbers) tensors.push_back(TensorOf(frame, number));
-    return tensors;
-  };
-  frame.collectives[step] = collectives_[step]->Start(frame.stream, tensors_of(collective.inputs),
-                                                      tensors_of(collective.outputs));
-}
-
-void CompiledFunction::AwaitCollective(Frame& frame, size_t step) const {
-  const GilRelease no_gil;
-  const auto found = frame.collectives.find(std::get<WaitStep>(function().steps[step]).step);
-  found->second->wait();
-  frame.collectives.erase(found);
-}
-
-void CompiledFunction::RunEager(Frame& frame, size_t step) const {
-  const GilRelease no_gil;
-  frame.tensors.resize(function().tensors.size());
-  const PreparedEagerStep& eager = *eager_[step];
-  for (const uint32_t tensor : eager.inputs()) {
-    if (!frame.tensors[tensor].defined()) frame.tensors[tensor] = TensorOf(frame, tensor);
-  }
-  eager.Run(frame.tensors);
-  for (const uint32_t tensor : std::get<EagerStep>(function().steps[step]).outputs) {
-    if (!frame.tensors[tensor].defined()) continue;
-    frame.slots[executor_->EagerSlot(tensor)] = AddressOf(frame.tensors[tensor].data_ptr());
-  }
-}
-
-// Returns a tensor over the memory of a program tensor, for eager steps and outputs.
-at::Tensor CompiledFunction::TensorOf(Frame& frame, uint32_t tensor) const {
-  const ProgramTensor& entry = function().tensors[tensor];
-  switch (entry.placement) {
-    case Placement::kInput: {
-      const at::Tensor& input = frame.Input(entry.index);
-      const ProgramInput& declared = function().inputs[entry.index];
-      if (declared.on_cpu) return input.to(kHpuDevice);
-      return input.as_strided(entry.spec.sizes, entry.spec.strides,
-                              input.storage_offset() + entry.spec.storage_offset);
-    }
-    case Placement::kBuffer:
-      return Over(frame.storages[entry.index], entry.spec);
-    case Placement::kConstant: {
-      // This is a copy, because the constant must survive whatever is done with the tensor.
-      c10::Storage storage = NewStorage(program().constants[entry.index].data.size());
-      Check(runtime::CopyOnDevice(frame.stream, AddressOf(storage.data()),
-                                  executor_->ConstantAddress(entry.index), storage.nbytes()));
-      return Over(std::move(storage), entry.spec);
-    }
-    case Placement::kEager:
-      break;
-  }
-  if (tensor >= frame.tensors.size() || !frame.tensors[tensor].defined()) {
-    Throw(Internal("program ", name(), ": tensor ", tensor, " is used before it is made"));
-  }
-  return frame.tensors[tensor];
 }
 
 at::Tensor CompiledFunction::ViewOfInput(const ProgramOutput& output, const at::Tensor& input) {

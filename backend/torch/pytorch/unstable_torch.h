@@ -122,6 +122,8 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 // c10d::resolve_process_group(), which finds a process group by its name.
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
+// c10d::Timer and its registry, for the logging data of DistributedDataParallel.
+#include <torch/csrc/distributed/c10d/reducer_timer.hpp>
 // c10d::Store and c10d::PrefixStore.
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 

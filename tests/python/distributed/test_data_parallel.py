@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
+from free_port import free_port
 from ranks import expect_success
 
 TRAINING = """
@@ -237,3 +242,82 @@ torch.manual_seed(5)
 equal(state["weight"], nn.Linear(8, 6).weight.detach())
 """,
     )
+
+
+def test_ddp_compresses_gradients_through_a_wrapper_and_knows_its_times():
+    """PyTorch refuses its own hook by name on other devices than CUDA's and XPU's."""
+    printed = expect_success(
+        2,
+        (TRAINING + WAYS["ddp"])
+        .replace(", OPTIONS", "")
+        .replace(
+            "check(train(",
+            """
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
+seen = []
+def compress(state, bucket):
+    seen.append(bucket.buffer().dtype)
+    return bf16_compress_hook(state, bucket)
+module.register_comm_hook(None, compress)
+check(train(""",
+            1,
+        )
+        .replace("rtol=1e-4, atol=1e-5", "rtol=1e-2, atol=1e-3")
+        .partition("for parameter, other")[0]
+        + """
+assert seen and set(seen) == {torch.float32}
+times = module._get_ddp_logging_data()
+print(times["avg_forward_compute_time"] > 0, times["avg_backward_compute_time"] > 0,
+      times["avg_backward_comm_time"] > 0)
+""",
+    )
+    assert printed == ["True True True\n"] * 2
+
+
+def test_accelerate_launches_two_ranks(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        """
+import torch
+from accelerate import Accelerator
+from torch.utils.data import DataLoader, TensorDataset
+
+accelerator = Accelerator(mixed_precision="bf16")
+torch.manual_seed(0)
+model = torch.nn.Linear(16, 1)
+x = torch.randn(64, 16)
+model, optimizer, loader = accelerator.prepare(
+    model, torch.optim.AdamW(model.parameters(), lr=1e-1),
+    DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), batch_size=8))
+losses = []
+for epoch in range(8):
+    for inputs, wanted in loader:
+        loss = (model(inputs) - wanted).square().mean()
+        accelerator.backward(loss)
+        optimizer.step()
+        optimizer.zero_grad()
+    losses.append(accelerator.gather(loss.detach()[None]).mean().item())
+accelerator.print(accelerator.state.distributed_type, accelerator.device, len(loader),
+                  losses[-1] < losses[0] / 4)
+accelerator.end_training()
+"""
+    )
+    # fmt: off
+    command = [
+        sys.executable, "-W", "ignore", "-m", "accelerate.commands.launch", "--num_processes", "2",
+        "--main_process_port", str(free_port()), str(script),
+    ]
+    # fmt: on
+    # Accelerate gives each rank the module of its number, which another test's process may hold.
+    first = 100 + 2 * (os.getpid() % 400)
+    modules = {"HABANA_VISIBLE_MODULES": f"{first},{first + 1}"}
+    done = subprocess.run(
+        command,
+        env=os.environ | modules,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines()[-1] == "DistributedType.MULTI_HPU hpu:0 4 True"
