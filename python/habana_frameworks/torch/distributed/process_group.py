@@ -9,6 +9,8 @@ from typing import Any
 import torch.distributed as dist
 
 from .. import native
+from ..internal.after_import import after_import
+from . import attention_sharding
 
 
 def _share_cores() -> None:
@@ -40,6 +42,10 @@ def register() -> None:
     """Makes "hccl" known to torch.distributed, as the backend of hpu."""
     if not dist.is_available():
         return
-    from ..torch_compat import process_groups
+    from ..torch_compat import features, process_groups
 
     process_groups.register("hccl", "hpu", _make)
+    after_import(
+        "torch.distributed.tensor",
+        lambda: features.enable(features.SHARDED_ATTENTION, attention_sharding.register),
+    )

@@ -56,8 +56,10 @@ from .random import manual_seed as manual_seed
 from .random import manual_seed_all as manual_seed_all
 from .random import seed as seed
 from .random import seed_all as seed_all
+from .random import set_rng_ctx as set_rng_ctx
 from .random import set_rng_state as set_rng_state
 from .random import set_rng_state_all as set_rng_state_all
+from .random import unset_rng_ctx as unset_rng_ctx
 from .streams import Event as Event
 from .streams import Stream as Stream
 from .streams import StreamContext as StreamContext

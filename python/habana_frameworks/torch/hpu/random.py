@@ -34,6 +34,18 @@ def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
         set_rng_state(state)
 
 
+def set_rng_ctx(form: str) -> None:
+    """Chooses the form of the generator's state, as DTensor does. The state always has the form
+    "philox", a seed and an offset."""
+    if form != "philox":
+        raise ValueError(f"the generator's state has the form 'philox', not {form!r}")
+
+
+def unset_rng_ctx(form: str) -> None:
+    """Ends what set_rng_ctx began."""
+    set_rng_ctx(form)
+
+
 def manual_seed(seed: int) -> None:
     native.torch_module().manual_seed(int(seed))
 

@@ -63,6 +63,7 @@ STORAGES = Feature(
     "data_ptr() and untyped_storage() of a tensor that has not run yet raise errors",
 )
 DISTRIBUTED = Feature("the backend hccl", "init_process_group refuses it")
+SHARDED_ATTENTION = Feature("attention of DTensors", "DTensor has no rule for it")
 MIGRATION = Feature("GPU migration in full", "some calls that name cuda fail or differ in graphs")
 PRINTING = Feature("printing tensors from a copy", "printing runs many operators on the device")
 TRACE_LOG = Feature("entries in TORCH_TRACE", "the log of a trace lacks programs for hpu")
