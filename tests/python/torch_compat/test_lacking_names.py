@@ -36,7 +36,7 @@ OFF = {
     "default_partition": set(),  # needed by partition_fn alone
     "device_interface": {features.DEVICE_INTERFACE},
     "devices": None,
-    "distributed_tensors": set(),  # needed by DTensors
+    "distributed_tensors": set(),  # needed by process groups
     "dispatcher": {*_CAPTURE, features.RECURRENT_LAYERS},
     "dynamo_settings": {features.STARTS, features.RECURRENT_LAYERS},
     "fake_rules": {features.FAKE_RESULTS},

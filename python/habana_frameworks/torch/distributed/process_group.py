@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from datetime import timedelta
 from typing import Any
@@ -10,6 +11,7 @@ import torch.distributed as dist
 
 from .. import native
 from ..internal.after_import import after_import
+from ..torch_compat import features
 from . import attention_sharding
 
 
@@ -24,9 +26,19 @@ def _share_cores() -> None:
         native.torch_module().set_num_threads(max(1, cores // ranks))
 
 
+@functools.cache
+def _prepare_distributed_tensors() -> None:
+    """Programs without process groups do without what this imports."""
+    after_import(
+        "torch.distributed.tensor",
+        lambda: features.enable(features.SHARDED_ATTENTION, attention_sharding.register),
+    )
+
+
 def _make(options: Any, backend_options: Any) -> Any:
     module = native.torch_module()
     _share_cores()
+    _prepare_distributed_tensors()
     if backend_options is None:
         backend_options = module.HcclOptions()
     timeout = options.timeout
@@ -42,10 +54,6 @@ def register() -> None:
     """Makes "hccl" known to torch.distributed, as the backend of hpu."""
     if not dist.is_available():
         return
-    from ..torch_compat import features, process_groups
+    from ..torch_compat import process_groups
 
     process_groups.register("hccl", "hpu", _make)
-    after_import(
-        "torch.distributed.tensor",
-        lambda: features.enable(features.SHARDED_ATTENTION, attention_sharding.register),
-    )

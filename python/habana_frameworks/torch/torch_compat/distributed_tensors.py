@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from torch.distributed.tensor import DTensor
 
-from .ops import OpOverload
+if TYPE_CHECKING:
+    from .ops import OpOverload
 
 
 def rules_depend_on(keyword: str, operators: Iterable[OpOverload]) -> None:
