@@ -105,7 +105,7 @@ def test_profiles_are_of_hpu():
     )
     done = output_of(START + code, PT_HPU_GPU_MIGRATION="1")
     assert done.stdout.splitlines() == 2 * ["['CPU', 'HPU']"]
-    assert "CUDA" not in done.stderr
+    assert "CUDA is not available" not in done.stderr  # PyTorch's warning
 
 
 def test_other_threads_are_migrated_too():
