@@ -12,8 +12,8 @@ from habana_frameworks.torch.dynamo import report
 def compiled(function):
     return torch.compile(function, backend="hpu_backend")
 
-def expect_one_program(recipes):
-    (graph,) = report().graphs
+def expect_new_program(recipes):
+    graph = report().graphs[-1]
     assert report().eager_segments == 0 and graph.recipes == recipes, str(report())
 
 rank, size = start()
@@ -82,9 +82,17 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("call", CALLS)
-def test_collectives_of_a_graph(call):
-    function, wanted, recipes = CALLS[call]
+def test_collectives_of_a_graph():
+    checks = "\n".join(
+        f"""
+function = compiled(lambda x: {function})
+for _ in range(3):
+    equal(function(x), {wanted})
+expect_new_program({recipes})
+assert len(report().graphs) == {number + 1}, {name!r}
+"""
+        for number, (name, (function, wanted, recipes)) in enumerate(CALLS.items())
+    )
     expect_success(
         2,
         f"""{COMPILED}
@@ -92,12 +100,7 @@ def in_place(x):
     y = x.exp()
     dist.all_reduce(y)
     return y * 2
-
-function = compiled(lambda x: {function})
-for _ in range(3):
-    equal(function(x), {wanted})
-expect_one_program({recipes})
-""",
+{checks}""",
     )
 
 
