@@ -291,6 +291,10 @@ absl::Status ProgramExecutor::RunStep(uint32_t step, Stream& stream, std::span<u
 
 absl::Status ProgramExecutor::Execute(uint32_t step, Stream& stream,
                                       std::span<const uint64_t> slots) {
+  const Step& kind = function().steps[step];
+  if (!std::holds_alternative<LaunchStep>(kind)) {
+    return Internal("program ", name_, ": step ", step, " (", StepName(kind), ") is not run here");
+  }
   Device& device = stream.device();
   RETURN_IF_ERROR(device.CheckUsable());
   PreparedLaunch& launch = launches_[launch_of_step_[step]];

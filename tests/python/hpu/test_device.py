@@ -27,6 +27,18 @@ def test_accelerator_is_found():
     assert torch.empty(1, device="hpu").device == torch.device("hpu:0")
 
 
+def test_an_error_names_what_hides_all_modules():
+    code = """
+import torch
+try:
+    torch.ones(2, device="hpu")
+except RuntimeError as error:
+    print(torch.hpu.is_available(), str(error).splitlines()[0].partition("libSynapse.so")[2])
+"""
+    found = output_of(code, HABANA_VISIBLE_MODULES="5000", HPU_EMULATOR_MODULES="8").stdout
+    assert found == "False ; HABANA_VISIBLE_MODULES=5000 may hide them all\n"
+
+
 def test_a_rank_names_the_processes_device_by_its_number():
     code = """
 import torch
