@@ -46,7 +46,7 @@ forward: 4 nodes, 2 eager
   collective all_to_all(%1) -> (%1) rows in [2, 0] rows out [1, 1] in group "ep" of 2
   wait for step 4
   eager %6 = aten::flatten(%5)  # no recipe kernel
-  collective reduce(%3) -> (%3) sum rank 1 in group "dp" of 2
+  collective all_reduce(%3) -> (%3) sum in group "dp"
   wait for step 7
   output 0: %1 requires_grad
   output 1: input 0
