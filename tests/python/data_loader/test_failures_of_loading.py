@@ -3,14 +3,12 @@ nothing behind."""
 
 from __future__ import annotations
 
-import gc
 import os
 import shutil
 import subprocess
 import sys
 
 import pytest
-import torch
 from photograph_folders import photograph_folder, vision_package  # noqa: F401  fixtures
 from photographs import jpeg_of, small_photograph
 
@@ -73,28 +71,6 @@ def test_images_of_a_batch_must_have_one_size(vision, folder):
         next(iter(loader))
 
 
-def threads():
-    return len(os.listdir("/proc/self/task"))
-
-
-def test_threads_end_with_the_iterator(vision, folder):
-    dataset = vision.datasets.ImageFolder(folder, transform_of(vision))
-    loader = HabanaDataLoader(dataset, batch_size=2, **PARAMETERS)
-    list(loader)  # the device has its own threads from now on
-    before = threads()
-    iterator = iter(loader)
-    batch = next(iterator)
-    assert threads() > before
-    del iterator
-    gc.collect()
-    assert threads() == before
-    assert torch.isfinite(batch[0].cpu()).all()
-    iterator = iter(loader)
-    for _ in iterator:
-        pass
-    assert threads() == before
-
-
 PROGRAM = """
 import os, signal, sys, gc
 import small_vision
@@ -123,6 +99,29 @@ if child == 0:
     os._exit(5)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
 print(sum(1 for _ in iterator), 'end')
+""",
+        0,
+    ),
+    # All threads of the loader end with its iterator, also before its last batch.
+    "threads": (
+        """
+def threads():
+    return len(os.listdir('/proc/self/task'))
+for _ in iterator:
+    pass
+before = threads()  # the device has its own threads from now on
+iterator = iter(loader)
+batch = next(iterator)
+assert threads() > before
+del iterator
+gc.collect()
+assert threads() == before, (threads(), before)
+iterator = iter(loader)
+for _ in iterator:
+    pass
+assert threads() == before, (threads(), before)
+assert batch[0].cpu().isfinite().all()
+print('end')
 """,
         0,
     ),
