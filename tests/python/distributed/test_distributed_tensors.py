@@ -36,7 +36,7 @@ for mask, placement in product(masks, (Replicate(), Shard(0), Shard(1), Shard(2)
         wanted_placement = Replicate()
     host = [x.clone().requires_grad_() for x in values]
     got, wanted = function(*given, spread), attend(*host, mask)
-    # What is spread over the sequence is gathered first, and what the mask does not fit.
+    # DTensor gathers operands that are spread over the sequence, or that the mask does not fit.
     assert got.placements == (wanted_placement,), got.placements
     equal(got.full_tensor(), wanted)
     got.square().sum().full_tensor().backward()
