@@ -15,17 +15,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from rank_processes import join, run_ranks
 from tables import number, table
 
 RESULTS = Path(__file__).resolve().parent / "results/collectives.json"
@@ -117,12 +115,7 @@ def decode(device: str) -> Callable[[], object]:
 def run_rank(contender: str, parts: list[str]) -> None:
     torch.set_num_threads(1)
     device = "hpu" if contender == "hccl" else "cpu"
-    dist.init_process_group(
-        contender,
-        init_method="file://" + os.environ["MEETING_FILE"],
-        rank=int(os.environ["RANK"]),
-        world_size=int(os.environ["WORLD_SIZE"]),
-    )
+    join(contender)
     settle = torch.hpu.synchronize if device == "hpu" else lambda: None
     times = {}
     for size, count in SIZES.items() if "calls" in parts else ():
@@ -135,35 +128,8 @@ def run_rank(contender: str, parts: list[str]) -> None:
 
 
 def measure(contender: str, ranks: int, parts: str) -> dict[str, float]:
-    with tempfile.TemporaryDirectory() as folder:
-        processes = []
-        for rank in range(ranks):
-            variables = {
-                "RANK": str(rank),
-                "WORLD_SIZE": str(ranks),
-                "OMP_NUM_THREADS": "1",
-                "LOCAL_WORLD_SIZE": str(ranks),
-                "MEETING_FILE": f"{folder}/meeting",
-            }
-            processes.append(
-                subprocess.Popen(
-                    [
-                        sys.executable,
-                        "-W",
-                        "ignore",
-                        __file__,
-                        "--rank",
-                        contender,
-                        "--only",
-                        parts,
-                    ],
-                    env=os.environ | variables,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
-            )
-        outputs = [process.communicate(timeout=600)[0] for process in processes]
-    times = [json.loads(output.splitlines()[-1]) for output in outputs]
+    arguments = ["--rank", contender, "--only", parts]
+    times = run_ranks(__file__, arguments, ranks, OMP_NUM_THREADS="1")
     return {name: max(each[name] for each in times) for name in times[0]}
 
 

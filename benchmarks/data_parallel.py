@@ -19,15 +19,14 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from rank_processes import join, run_ranks
 from tables import table
 from torch import nn
 
@@ -65,12 +64,7 @@ def resnet() -> tuple[nn.Module, dict[str, torch.Tensor]]:
 def run_rank(part: str) -> None:
     begin = float(os.environ["BEGIN"])
     ranks = int(os.environ["WORLD_SIZE"])
-    dist.init_process_group(
-        "hccl",
-        init_method="file://" + os.environ["MEETING_FILE"],
-        rank=int(os.environ["RANK"]),
-        world_size=ranks,
-    )
+    join("hccl")
     torch.manual_seed(0)
     plain, batch = resnet() if part == "hidden" else bert(ranks, small=part == "start")
     module = nn.parallel.DistributedDataParallel(plain) if ranks > 1 else plain
@@ -100,26 +94,7 @@ def run_rank(part: str) -> None:
 
 
 def measure(part: str, ranks: int) -> dict[str, float]:
-    with tempfile.TemporaryDirectory() as folder:
-        processes = []
-        for rank in range(ranks):
-            variables = {
-                "RANK": str(rank),
-                "WORLD_SIZE": str(ranks),
-                "LOCAL_WORLD_SIZE": str(ranks),
-                "MEETING_FILE": f"{folder}/meeting",
-                "BEGIN": str(time.time()),
-            }
-            processes.append(
-                subprocess.Popen(
-                    [sys.executable, "-W", "ignore", __file__, "--rank", part],
-                    env=os.environ | variables,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
-            )
-        outputs = [process.communicate(timeout=900)[0] for process in processes]
-    found = [json.loads(output.splitlines()[-1]) for output in outputs]
+    found = run_ranks(__file__, ["--rank", part], ranks)
     worst = {"seconds": max, "share": min}
     return {name: worst[name](each[name] for each in found) for name in found[0]}
 

@@ -11,20 +11,18 @@ feed-forward layer. The weights are random. Times are CPU times of the emulated 
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 
 import torch
 import torch.distributed as dist
+from example_ranks import start
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import habana_frameworks.torch  # noqa: F401  registers the device and the backend hccl
 
-RANKS, PROMPT, TOKENS = 2, 8, 24
+PROMPT, TOKENS = 8, 24
 COLUMNS = (
     "self_attn.q_proj",
     "self_attn.k_proj",
@@ -63,11 +61,7 @@ def generate(model: LlamaForCausalLM) -> tuple[list[int], float]:
 
 
 def main() -> None:
-    if "RANK" not in os.environ:
-        launcher = ["-m", "torch.distributed.run", "--nproc-per-node", str(RANKS)]
-        raise SystemExit(subprocess.call([sys.executable, "-W", "ignore", *launcher, __file__]))
-    dist.init_process_group("hccl")
-    rank, ranks = dist.get_rank(), dist.get_world_size()
+    rank, ranks = start(__file__)
     model = llama()
     mesh = init_device_mesh("hpu", (ranks,))
     plan = {name: ColwiseParallel() for name in COLUMNS} | {
