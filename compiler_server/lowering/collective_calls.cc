@@ -12,7 +12,8 @@
 namespace hpu::compiler {
 namespace {
 
-constexpr std::string_view kNamespace = "_c10d_functional.";
+// The second one has shard_dim_alltoall, by which DTensors change the dimension that is sharded.
+constexpr std::string_view kNamespaces[] = {"_c10d_functional.", "_dtensor."};
 
 struct FunctionalCall {
   std::string_view target;
@@ -79,8 +80,9 @@ bool IsRowMajor(const ir::Node& node, size_t operand) {
 }  // namespace
 
 bool IsCollective(const ir::Node& node) {
-  return node.op == ir::OpKind::kAten && node.aten->target.starts_with(kNamespace) &&
-         !IsCollectiveWait(node);
+  if (node.op != ir::OpKind::kAten || IsCollectiveWait(node)) return false;
+  return std::any_of(std::begin(kNamespaces), std::end(kNamespaces),
+                     [&](std::string_view name) { return node.aten->target.starts_with(name); });
 }
 
 bool IsCollectiveWait(const ir::Node& node) {
