@@ -8,7 +8,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+import forked_interpreters
+
 _SECONDS = 240  # a bound for machines that do other work; nothing waits for it when all goes well
+
+# These variables are read when the device is acquired, or at the first graph.
+_READ_LATE = ("EMULATOR_", "HPU_EMULATOR_", "HCCL_", "HPU_CACHE_DIR")
 
 PREAMBLE = """
 import faulthandler, warnings
@@ -33,13 +38,17 @@ def equal(got, wanted):
 def run_ranks(
     size: int, script: str, variables: dict[str, str] | None = None
 ) -> list[subprocess.CompletedProcess[str]]:
-    """What became of each rank's process."""
+    """What became of each rank's process.
+
+    variables: of the environment. Each rank is the fork of an interpreter that has imported the
+    package, or a fresh one if a variable may have been read by then.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "script.py"
         path.write_text(PREAMBLE + script)
-        processes = []
-        for rank in range(size):
-            environment = os.environ | {
+        environments = [
+            os.environ
+            | {
                 "RANK": str(rank),
                 "WORLD_SIZE": str(size),
                 "LOCAL_RANK": str(rank),
@@ -47,26 +56,65 @@ def run_ranks(
                 "MEETING_FILE": str(Path(folder) / "meeting"),
                 "OMP_NUM_THREADS": "1",
             }
-            processes.append(
-                subprocess.Popen(
-                    [sys.executable, str(path)],
-                    env=environment | (variables or {}),
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
+            | (variables or {})
+            for rank in range(size)
+        ]
+        forked = all(name.startswith(_READ_LATE) for name in variables or ())
+        return (_run_forked if forked else _run_fresh)(path, environments)
+
+
+def _run_fresh(
+    path: Path, environments: list[dict[str, str]]
+) -> list[subprocess.CompletedProcess[str]]:
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(path)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for environment in environments
+    ]
+    results = []
+    try:
+        for process in processes:
+            out, errors = process.communicate(timeout=_SECONDS)
+            results.append(
+                subprocess.CompletedProcess(process.args, process.returncode, out, errors)
+            )
+    finally:
+        for process in processes:
+            process.kill()
+    return results
+
+
+def _run_forked(
+    path: Path, environments: list[dict[str, str]]
+) -> list[subprocess.CompletedProcess[str]]:
+    files = [
+        (path.with_name(f"output_{rank}"), path.with_name(f"errors_{rank}"))
+        for rank in range(len(environments))
+    ]
+    processes = [
+        forked_interpreters.start(path, environment, *of_rank)
+        for environment, of_rank in zip(environments, files, strict=True)
+    ]
+    results = []
+    try:
+        for process, (out, errors) in zip(processes, files, strict=True):
+            process.join(_SECONDS)
+            if process.exitcode is None:
+                raise subprocess.TimeoutExpired(str(path), _SECONDS)
+            results.append(
+                subprocess.CompletedProcess(
+                    str(path), process.exitcode, out.read_text(), errors.read_text()
                 )
             )
-        results = []
-        try:
-            for process in processes:
-                out, errors = process.communicate(timeout=_SECONDS)
-                results.append(
-                    subprocess.CompletedProcess(process.args, process.returncode, out, errors)
-                )
-        finally:
-            for process in processes:
-                process.kill()
-        return results
+    finally:
+        for process in processes:
+            process.kill()
+    return results
 
 
 def expect_success(size: int, script: str, variables: dict[str, str] | None = None) -> list[str]:
