@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kMostBytes = size_t{1} << 30;  // of a file
 
-absl::Status ReadOne(File& file, Buffers& buffers) {
+absl::Status ReadOne(File& file, Content content, Buffers& buffers) {
   ASSIGN_OR_RETURN(const RegularFile opened, RegularFile::Open(file.path));
   const auto size = static_cast<size_t>(opened.info().st_size);
   if (size > kMostBytes) return InvalidArgument("the file has more than ", kMostBytes, " bytes");
@@ -29,7 +29,24 @@ absl::Status ReadOne(File& file, Buffers& buffers) {
     if (count == 0) break;
     had += static_cast<size_t>(std::max<ssize_t>(count, 0));
   }
+  if (content == Content::kAnything) return absl::OkStatus();
   ASSIGN_OR_RETURN(file.size, ReadJpegSize(std::as_const(file.content).bytes()));
+  return absl::OkStatus();
+}
+
+absl::Status DecodeOne(const File& file, const Plan& plan, const Settings& settings,
+                       const Target& target, size_t index) {
+  thread_local Workspace workspace;
+  const Image image{.bytes = file.content.bytes(), .is_jpeg = file.is_jpeg, .size = file.size};
+  auto result = RunStages(image, plan, settings, workspace);
+  if (!result.ok()) return Annotate(result.status(), file.path);
+  const Pixels& pixels = **result;
+  if (pixels.size().width != target.size.width || pixels.size().height != target.size.height) {
+    return InvalidArgument(file.path, ": the image became ", pixels.size().width, " x ",
+                           pixels.size().height, " pixels, and the batch has ", target.size.width,
+                           " x ", target.size.height);
+  }
+  WriteElements(pixels, plan.flip, target.form, target.first + index * target.bytes_each());
   return absl::OkStatus();
 }
 
@@ -59,12 +76,13 @@ void Files::SetPixels(size_t index, std::span<const uint8_t> rgb, Size size) {
   file.status = absl::OkStatus();
 }
 
-Batch::Batch(std::shared_ptr<Files> files, std::vector<Plan> plans, Target target)
-    : files_(std::move(files)),
-      plans_(std::move(plans)),
-      target_(target),
-      statuses_(files_->entries().size()),
-      left_(files_->entries().size()) {}
+Batch::Batch(size_t count, Task task) : task_(std::move(task)), statuses_(count), left_(count) {}
+
+void Batch::Run(size_t index) {
+  if (!Begin()) return;
+  statuses_[index] = task_(index);
+  End();
+}
 
 absl::Status Batch::status() const {
   const auto failed =
@@ -93,47 +111,45 @@ void Batch::Cancel() {
   idle_.wait(lock, [this] { return running_ == 0; });
 }
 
-Loader::Loader(int readers, int decoders, Settings settings, std::vector<float> table)
-    : settings_(settings), table_(std::move(table)), readers_(readers), decoders_(decoders) {}
+Loader::Loader(int readers, int decoders, Settings settings)
+    : settings_(settings), readers_(readers), decoders_(decoders) {}
 
-std::shared_ptr<Files> Loader::Read(std::vector<std::string> paths) {
+std::shared_ptr<Files> Loader::Read(std::vector<std::string> paths, Content content) {
   auto files = std::make_shared<Files>(std::move(paths));
-  readers_.Add(files->entries_.size(), [this, files](size_t i) {
+  readers_.Add(files->entries_.size(), [this, files, content](size_t i) {
     File& file = files->entries_[i];
-    file.status = ReadOne(file, buffers_);
+    file.status = ReadOne(file, content, buffers_);
     files->left_.Finish();
   });
   return files;
 }
 
-std::shared_ptr<Batch> Loader::Decode(std::shared_ptr<Files> files, std::vector<Plan> plans,
-                                      Target target) {
-  const std::shared_ptr<Batch> batch(new Batch(std::move(files), std::move(plans), target));
-  decoders_.Add(batch->statuses_.size(), [this, batch](size_t i) {
-    if (!batch->Begin()) return;
-    File& file = batch->files_->entries_[i];
-    batch->statuses_[i] = DecodeOne(file, batch->plans_[i], batch->target_, i);
-    buffers_.GiveBack(std::move(file.content));
-    batch->End();
-  });
+std::shared_ptr<Batch> Loader::Start(size_t count, Batch::Task task) {
+  const std::shared_ptr<Batch> batch(new Batch(count, std::move(task)));
+  decoders_.Add(count, [batch](size_t i) { batch->Run(i); });
   return batch;
 }
 
-absl::Status Loader::DecodeOne(const File& file, const Plan& plan, const Target& target,
-                               size_t index) {
-  thread_local Workspace workspace;
-  const Image image{.bytes = file.content.bytes(), .is_jpeg = file.is_jpeg, .size = file.size};
-  auto result = RunStages(image, plan, settings_, workspace);
-  if (!result.ok()) return Annotate(result.status(), file.path);
-  const Pixels& pixels = **result;
-  if (pixels.size().width != target.size.width || pixels.size().height != target.size.height) {
-    return InvalidArgument(file.path, ": the image became ", pixels.size().width, " x ",
-                           pixels.size().height, " pixels, and the batch has ", target.size.width,
-                           " x ", target.size.height);
-  }
-  const size_t floats = size_t{3} * target.size.width * target.size.height;
-  WritePlanes(pixels, plan.flip, table_, target.planes + index * floats);
-  return absl::OkStatus();
+std::shared_ptr<Batch> Loader::Decode(std::shared_ptr<Files> files, std::vector<Plan> plans,
+                                      Target target, Filter filter) {
+  Settings settings = settings_;
+  settings.filter = filter;
+  const size_t count = files->entries_.size();
+  return Start(count, [this, settings, files = std::move(files), plans = std::move(plans),
+                       target = std::move(target)](size_t i) {
+    File& file = files->entries_[i];
+    absl::Status status = DecodeOne(file, plans[i], settings, target, i);
+    buffers_.GiveBack(std::move(file.content));
+    return status;
+  });
+}
+
+std::shared_ptr<Batch> Loader::Copy(std::vector<View> views, CopyTarget target) {
+  const size_t count = views.size();
+  return Start(count, [views = std::move(views), target](size_t i) {
+    CopyView(views[i], target.first + i * target.bytes_each);
+    return absl::OkStatus();
+  });
 }
 
 }  // namespace hpu::data_loader

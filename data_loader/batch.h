@@ -1,10 +1,11 @@
-// The two steps of a batch: its files are read, then its images are decoded into the caller's
-// memory. Both run on threads of a Loader.
+// The steps of a batch: its files are read, its images are decoded into the caller's memory, or
+// parts of arrays are copied there. All of them run on threads of a Loader.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -15,6 +16,7 @@
 #include "data_loader/buffers.h"
 #include "data_loader/thread_pool.h"
 #include "data_loader/transform.h"
+#include "data_loader/views.h"
 
 namespace hpu::data_loader {
 
@@ -37,8 +39,8 @@ struct File {
   // The content or, after SetPixels, pixels.
   Buffer content;
   bool is_jpeg = true;
-  Size size;
-  // Whether size and content are there.
+  Size size;  // of images
+  // Whether content is there and, of images, size.
   absl::Status status;
 };
 
@@ -58,31 +60,43 @@ class Files {
   Countdown left_;
 };
 
-// Where the images of a batch go: image i to planes + i * 3 * size, in planes of floats.
+// Whether files must be JPEG.
+enum class Content : uint8_t { kImages, kAnything };
+
+// Where the images of a batch go, one behind the other, and in which form.
 struct Target {
-  float* planes = nullptr;
+  uint8_t* first = nullptr;
   Size size;
+  Form form;
+
+  size_t bytes_each() const { return size_t{3} * size.width * size.height * form.element_bytes(); }
 };
 
+// Where copies go, one behind the other. Each has that many bytes.
+struct CopyTarget {
+  uint8_t* first = nullptr;
+  size_t bytes_each = 0;
+};
+
+// Tasks that write into the caller's memory.
 class Batch {
  public:
   bool Wait(std::chrono::milliseconds time) { return left_.WaitFor(time); }
-  // The error of the first image that failed. Only after Wait has returned true.
+  // The error of the first task that failed. Only after Wait has returned true.
   absl::Status status() const;
-  // From now on no image begins to be decoded, and the target is not written when this has
-  // returned.
+  // From now on no task begins, and the target is not written when this has returned.
   void Cancel();
 
  private:
   friend class Loader;
-  Batch(std::shared_ptr<Files> files, std::vector<Plan> plans, Target target);
-  // Around the decoding of an image; false: it was cancelled.
+  using Task = std::function<absl::Status(size_t)>;
+  Batch(size_t count, Task task);
+  void Run(size_t index);
+  // Around a task; false: it was cancelled.
   bool Begin();
   void End();
 
-  std::shared_ptr<Files> files_;
-  const std::vector<Plan> plans_;
-  const Target target_;
+  const Task task_;
   std::vector<absl::Status> statuses_;
   Countdown left_;
   std::mutex mutex_;
@@ -95,21 +109,22 @@ class Batch {
 // any.
 class Loader {
  public:
-  // `table` has 3 x 256 values (WritePlanes).
-  Loader(int readers, int decoders, Settings settings, std::vector<float> table);
+  Loader(int readers, int decoders, Settings settings);
   // Batches that have not finished never will.
   ~Loader() = default;
 
-  std::shared_ptr<Files> Read(std::vector<std::string> paths);
-  // Every file must be there, and there is a plan for each.
+  std::shared_ptr<Files> Read(std::vector<std::string> paths, Content content = Content::kImages);
+  // Every file must be there, and there is a plan for each. Files are given back when they have
+  // been decoded.
   std::shared_ptr<Batch> Decode(std::shared_ptr<Files> files, std::vector<Plan> plans,
-                                Target target);
+                                Target target, Filter filter = Filter::kBilinear);
+  // The sources must stay as they are until the batch has finished or was cancelled.
+  std::shared_ptr<Batch> Copy(std::vector<View> views, CopyTarget target);
 
  private:
-  absl::Status DecodeOne(const File& file, const Plan& plan, const Target& target, size_t index);
+  std::shared_ptr<Batch> Start(size_t count, Batch::Task task);
 
   const Settings settings_;
-  const std::vector<float> table_;
   Buffers buffers_;
   ThreadPool readers_;
   ThreadPool decoders_;

@@ -1,4 +1,5 @@
 // Extension module habana_dataloader._native; _native.pyi is its documentation. It knows no torch.
+#include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 #include <unistd.h>
@@ -48,6 +49,54 @@ Settings ToSettings(bool scaled, bool tall_first, const std::string& level) {
   throw py::value_error("this processor does not have the ISA level " + level);
 }
 
+Form ToForm(const py::bytes& table, bool interleaved, bool bgr) {
+  const std::string_view bytes = table;
+  Form form{.table = {bytes.begin(), bytes.end()}, .interleaved = interleaved, .bgr = bgr};
+  const size_t each = form.element_bytes();
+  if (bytes.size() != each * 3 * 256 || (each != 1 && each != 2 && each != 4)) {
+    throw py::value_error("the table has 3 x 256 elements of one, two or four bytes");
+  }
+  return form;
+}
+
+Filter ToFilter(const std::string& name) {
+  constexpr std::pair<const char*, Filter> kFilters[] = {{"nearest", Filter::kNearest},
+                                                         {"box", Filter::kBox},
+                                                         {"bilinear", Filter::kBilinear},
+                                                         {"bicubic", Filter::kBicubic},
+                                                         {"lanczos", Filter::kLanczos}};
+  for (const auto& [known, filter] : kFilters) {
+    if (name == known) return filter;
+  }
+  throw py::value_error("there is no filter " + name);
+}
+
+// `table` is empty, or has 256 elements for each position of the first axis.
+View ToView(const py::array& array, const std::shared_ptr<const std::vector<uint8_t>>& table) {
+  View view{.first = static_cast<const uint8_t*>(array.data()),
+            .axes = {},
+            .element_bytes = static_cast<int>(array.itemsize()),
+            .table = table->empty() ? nullptr : table};
+  for (py::ssize_t i = 0; i < array.ndim(); ++i) {
+    view.axes.push_back({array.shape(i), array.strides(i)});
+  }
+  if (view.axes.empty()) throw py::value_error("an array has at least one axis");
+  const int bytes = view.element_bytes;
+  if (bytes != 1 && bytes != 2 && bytes != 4 && bytes != 8) {
+    throw py::value_error("elements have one, two, four or eight bytes");
+  }
+  if (view.table == nullptr) return view;
+  const size_t values = size_t{256} * view.axes[0].size;
+  view.table_bytes = values == 0 ? 0 : static_cast<int>(table->size() / values);
+  if (bytes != 1 || values * view.table_bytes != table->size() ||
+      (view.table_bytes != 1 && view.table_bytes != 2 && view.table_bytes != 4)) {
+    throw py::value_error(
+        "a table is for arrays of bytes, and has 256 elements of one, two or four bytes for each "
+        "position of the first axis");
+  }
+  return view;
+}
+
 template <typename Step>
 void WaitFor(Step& step) {
   while (true) {
@@ -58,6 +107,20 @@ void WaitFor(Step& step) {
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
   }
 }
+
+// The bytes of one file, for the buffer protocol.
+class PyContent {
+ public:
+  PyContent(std::shared_ptr<Files> files, size_t index) : files_(std::move(files)), index_(index) {}
+  py::buffer_info Buffer() const {
+    const std::span<uint8_t> bytes = files_->entries()[index_].content.bytes();
+    return {bytes.data(), static_cast<py::ssize_t>(bytes.size()), /*readonly=*/true};
+  }
+
+ private:
+  std::shared_ptr<Files> files_;
+  size_t index_;
+};
 
 // The files of a batch. Python keeps the loader.
 class PyFiles {
@@ -87,6 +150,11 @@ class PyFiles {
     files_->SetPixels(index, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()},
                       {width, height});
   }
+  std::optional<PyContent> ContentOf(size_t index) {
+    WaitFor(*files_);
+    if (!files_->entries().at(index).status.ok()) return std::nullopt;
+    return PyContent(files_, index);
+  }
 
  private:
   std::shared_ptr<Files> files_;
@@ -94,11 +162,15 @@ class PyFiles {
 
 class PyBatch {
  public:
-  explicit PyBatch(std::shared_ptr<Batch> batch) : batch_(std::move(batch)) {}
+  // `sources` are what the batch reads.
+  explicit PyBatch(std::shared_ptr<Batch> batch, std::vector<py::array> sources = {})
+      : batch_(std::move(batch)), sources_(std::move(sources)) {}
   PyBatch(PyBatch&&) = default;
   PyBatch& operator=(PyBatch&&) = delete;
   // The memory of the batch may go away after this.
-  ~PyBatch() {
+  ~PyBatch() { Cancel(); }
+
+  void Cancel() {
     if (batch_ != nullptr && getpid() == process_) batch_->Cancel();
   }
 
@@ -112,22 +184,15 @@ class PyBatch {
 
  private:
   std::shared_ptr<Batch> batch_;
+  std::vector<py::array> sources_;
   pid_t process_ = getpid();
 };
 
 class PyLoader {
  public:
-  PyLoader(int readers, int decoders, const py::bytes& table, bool scaled, bool tall_first,
-           const std::string& level) {
-    const std::string bytes = table;
-    std::vector<float> values(3 * 256);
-    if (bytes.size() != values.size() * sizeof(float)) {
-      throw py::value_error("the table has 3 x 256 values of four bytes");
-    }
+  PyLoader(int readers, int decoders, bool scaled, bool tall_first, const std::string& level) {
     if (readers < 1 || decoders < 1) throw py::value_error("there is at least one thread");
-    std::memcpy(values.data(), bytes.data(), bytes.size());
-    loader_ = std::make_unique<Loader>(readers, decoders, ToSettings(scaled, tall_first, level),
-                                       std::move(values));
+    loader_ = std::make_unique<Loader>(readers, decoders, ToSettings(scaled, tall_first, level));
   }
   PyLoader(const PyLoader&) = delete;
   PyLoader& operator=(const PyLoader&) = delete;
@@ -143,10 +208,29 @@ class PyLoader {
     loader_.reset();
   }
 
-  PyFiles Read(std::vector<std::string> paths) { return PyFiles(Opened().Read(std::move(paths))); }
+  PyFiles Read(std::vector<std::string> paths, bool images) {
+    return PyFiles(Opened().Read(std::move(paths), images ? Content::kImages : Content::kAnything));
+  }
+
+  PyBatch Copy(std::vector<py::array> arrays, uintptr_t address, const py::bytes& table) {
+    const std::string_view bytes = table;
+    const auto shared = std::make_shared<const std::vector<uint8_t>>(bytes.begin(), bytes.end());
+    std::vector<View> views;
+    views.reserve(arrays.size());
+    for (const py::array& array : arrays) {
+      views.push_back(ToView(array, shared));
+      if (views.back().result_bytes() != views.front().result_bytes()) {
+        throw py::value_error("all arrays of a batch have as many elements");
+      }
+    }
+    const CopyTarget target{.first = reinterpret_cast<uint8_t*>(address),
+                            .bytes_each = views.empty() ? 0 : views.front().result_bytes()};
+    return PyBatch(Opened().Copy(std::move(views), target), std::move(arrays));
+  }
 
   PyBatch Decode(const PyFiles& files, const std::vector<PlanNumbers>& plans, uintptr_t address,
-                 int width, int height) {
+                 int width, int height, const py::bytes& table, bool interleaved, bool bgr,
+                 const std::string& filter) {
     const auto& entries = files.files()->entries();
     if (plans.size() != entries.size()) throw py::value_error("there is one plan for each file");
     for (const File& file : entries) {
@@ -155,9 +239,11 @@ class PyLoader {
     std::vector<Plan> converted;
     converted.reserve(plans.size());
     for (const PlanNumbers& plan : plans) converted.push_back(ToPlan(plan));
-    return PyBatch(
-        Opened().Decode(files.files(), std::move(converted),
-                        {.planes = reinterpret_cast<float*>(address), .size = {width, height}}));
+    return PyBatch(Opened().Decode(files.files(), std::move(converted),
+                                   {.first = reinterpret_cast<uint8_t*>(address),
+                                    .size = {width, height},
+                                    .form = ToForm(table, interleaved, bgr)},
+                                   ToFilter(filter)));
   }
 
  private:
@@ -175,7 +261,8 @@ class PyLoader {
 // RGB bytes, width, height.
 std::tuple<py::bytes, int, int> RunPlan(const std::string& bytes, const PlanNumbers& plan,
                                         std::optional<std::pair<int, int>> size, bool scaled,
-                                        bool tall_first, const std::string& level) {
+                                        bool tall_first, const std::string& level,
+                                        const std::string& filter) {
   Workspace workspace;
   Image image{.bytes = {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()},
               .is_jpeg = !size.has_value(),
@@ -190,7 +277,9 @@ std::tuple<py::bytes, int, int> RunPlan(const std::string& bytes, const PlanNumb
     if (!read.ok()) throw py::value_error(std::string(read.status().message()));
     image.size = *read;
   }
-  auto result = RunStages(image, ToPlan(plan), ToSettings(scaled, tall_first, level), workspace);
+  Settings settings = ToSettings(scaled, tall_first, level);
+  settings.filter = ToFilter(filter);
+  auto result = RunStages(image, ToPlan(plan), settings, workspace);
   if (!result.ok()) throw py::value_error(std::string(result.status().message()));
   const auto [width, height] = (*result)->size();
   std::string rgb(size_t{3} * width * height, '\0');
@@ -218,18 +307,28 @@ PYBIND11_MODULE(_native, m) {
   m.doc() = "JPEG files to normalised batches; see _native.pyi.";
   m.def("levels", &Levels);
   m.def("run_plan", &RunPlan, py::arg("bytes"), py::arg("plan"), py::arg("size") = py::none(),
-        py::arg("scaled") = true, py::arg("tall_first") = true, py::arg("level") = "");
+        py::arg("scaled") = true, py::arg("tall_first") = true, py::arg("level") = "",
+        py::arg("filter") = "bilinear");
+  py::class_<PyContent>(m, "Content", py::buffer_protocol()).def_buffer(&PyContent::Buffer);
   py::class_<PyFiles>(m, "Files")
       .def("done", &PyFiles::Done)
       .def("sizes", &PyFiles::Sizes)
       .def("error", &PyFiles::Error)
+      .def("content", &PyFiles::ContentOf)
       .def("set_pixels", &PyFiles::SetPixels);
-  py::class_<PyBatch>(m, "Batch").def("wait", &PyBatch::Wait).def("done", &PyBatch::Done);
+  py::class_<PyBatch>(m, "Batch")
+      .def("wait", &PyBatch::Wait)
+      .def("done", &PyBatch::Done)
+      .def("cancel", &PyBatch::Cancel);
   py::class_<PyLoader>(m, "Loader")
-      .def(py::init<int, int, const py::bytes&, bool, bool, const std::string&>(),
-           py::arg("readers"), py::arg("decoders"), py::arg("table"), py::arg("scaled") = true,
-           py::arg("tall_first") = true, py::arg("level") = "")
-      .def("read", &PyLoader::Read)
-      .def("decode", &PyLoader::Decode)
+      .def(py::init<int, int, bool, bool, const std::string&>(), py::arg("readers"),
+           py::arg("decoders"), py::arg("scaled") = true, py::arg("tall_first") = true,
+           py::arg("level") = "")
+      .def("read", &PyLoader::Read, py::arg("paths"), py::arg("images") = true)
+      .def("decode", &PyLoader::Decode, py::arg("files"), py::arg("plans"), py::arg("address"),
+           py::arg("width"), py::arg("height"), py::arg("table"), py::arg("interleaved") = false,
+           py::arg("bgr") = false, py::arg("filter") = "bilinear")
+      .def("copy", &PyLoader::Copy, py::arg("arrays"), py::arg("address"),
+           py::arg("table") = py::bytes())
       .def("close", &PyLoader::Close);
 }

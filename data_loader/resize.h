@@ -1,4 +1,4 @@
-// Resizing as Pillow's Image.resize(size, BILINEAR) does it: a triangle filter that grows with the
+// Resizing as Pillow's Image.resize(size, filter) does it: a filter that grows with the
 // reduction, weights of 22 bits, first along rows, then along columns or (down_first) in the other
 // order, with 8 bits between the two.
 #pragma once
@@ -11,6 +11,8 @@
 
 namespace hpu::data_loader {
 
+enum class Filter : uint8_t { kNearest, kBox, kBilinear, kBicubic, kLanczos };
+
 // A range of source positions [begin, end), which may begin within a pixel, becomes `size` results.
 // No source position outside of [low, high) is read. Of the results only those of the window are
 // computed, which must lie within them.
@@ -22,6 +24,7 @@ struct AxisRange {
   int size = 0;
   int window_begin = 0;
   int window_size = 0;
+  Filter filter = Filter::kBilinear;
 };
 
 struct Axis {

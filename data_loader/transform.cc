@@ -1,10 +1,10 @@
 #include "data_loader/transform.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include "data_loader/jpeg.h"
-#include "data_loader/resize.h"
 
 namespace hpu::data_loader {
 namespace {
@@ -31,7 +31,7 @@ Inside InsideOf(const Span& span) {
           std::min(span.size, span.window_begin + span.window_length)};
 }
 
-Axis AxisOf(const Span& span, int scale) {
+Axis AxisOf(const Span& span, int scale, Filter filter) {
   const int low = span.begin / scale;
   const int high = (span.begin + span.length + scale - 1) / scale;
   const Inside inside = InsideOf(span);
@@ -42,7 +42,8 @@ Axis AxisOf(const Span& span, int scale) {
                         .high = high - low,
                         .size = span.size,
                         .window_begin = inside.begin,
-                        .window_size = inside.end - inside.begin});
+                        .window_size = inside.end - inside.begin,
+                        .filter = filter});
   axis.MoveOrigin(-low);
   return axis;
 }
@@ -89,8 +90,8 @@ absl::Status RunStage(const Stage& stage, int scale, const Settings& settings, P
     Blacken(result, 0, 0, window.width, window.height);
     return absl::OkStatus();
   }
-  Axis columns = AxisOf(across, scale);
-  Axis rows = AxisOf(down, scale);
+  Axis columns = AxisOf(across, scale, settings.filter);
+  Axis rows = AxisOf(down, scale, settings.filter);
   const Pixels* source = nullptr;
   RETURN_IF_ERROR(decode(columns, rows, source));
   const int left = inside_x.begin - window.x;
@@ -160,18 +161,38 @@ absl::StatusOr<const Pixels*> RunStages(const Image& image, const Plan& plan,
   return latest;
 }
 
-void WritePlanes(const Pixels& pixels, bool flip, std::span<const float> table, float* planes) {
+namespace {
+
+template <typename Element>
+void WriteAs(const Pixels& pixels, bool flip, const Form& form, Element* to) {
   const auto [width, height] = pixels.size();
-  const size_t plane = static_cast<size_t>(width) * height;
-  const int step = flip ? -1 : 1;
+  const auto* table = reinterpret_cast<const Element*>(form.table.data());
+  const ptrdiff_t channel = form.interleaved ? 1 : static_cast<ptrdiff_t>(width) * height;
+  const ptrdiff_t column = form.interleaved ? 3 : 1;
+  const ptrdiff_t step = flip ? -column : column;
+  const int red = form.bgr ? 2 : 0;
+  const int blue = 2 - red;
   for (int y = 0; y < height; ++y) {
     const uint8_t* pixel = pixels.row(y);
-    float* to = planes + static_cast<size_t>(y) * width + (flip ? width - 1 : 0);
-    for (int x = 0; x < width; ++x, pixel += kPixelBytes, to += step) {
-      to[0] = table[pixel[0]];
-      to[plane] = table[256 + pixel[1]];
-      to[2 * plane] = table[512 + pixel[2]];
+    Element* element = to + (static_cast<ptrdiff_t>(y) * width + (flip ? width - 1 : 0)) * column;
+    for (int x = 0; x < width; ++x, pixel += kPixelBytes, element += step) {
+      element[0] = table[pixel[red]];
+      element[channel] = table[256 + pixel[1]];
+      element[2 * channel] = table[512 + pixel[blue]];
     }
+  }
+}
+
+}  // namespace
+
+void WriteElements(const Pixels& pixels, bool flip, const Form& form, uint8_t* to) {
+  switch (form.element_bytes()) {
+    case 1:
+      return WriteAs(pixels, flip, form, to);
+    case 2:
+      return WriteAs(pixels, flip, form, reinterpret_cast<uint16_t*>(to));
+    default:
+      return WriteAs(pixels, flip, form, reinterpret_cast<uint32_t*>(to));
   }
 }
 

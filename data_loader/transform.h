@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "data_loader/kernels.h"
 #include "data_loader/pixels.h"
+#include "data_loader/resize.h"
 
 namespace hpu::data_loader {
 
@@ -36,6 +37,7 @@ struct Settings {
   // Pillow 13 resizes columns first where the height shrinks by more than twice as many pixels as
   // the width. Earlier ones never do.
   bool tall_first = true;
+  Filter filter = Filter::kBilinear;
   const Kernels* kernels = nullptr;
 };
 
@@ -51,8 +53,18 @@ struct Workspace {
 absl::StatusOr<const Pixels*> RunStages(const Image& image, const Plan& plan,
                                         const Settings& settings, Workspace& workspace);
 
-// Writes three planes of floats: value v of channel c becomes table[256 * c + v].
-void WritePlanes(const Pixels& pixels, bool flip, std::span<const float> table, float* planes);
+// What pixels become. The table has 3 x 256 elements of one, two or four bytes: value v of channel
+// c becomes element 256 * c + v.
+struct Form {
+  std::vector<uint8_t> table;
+  bool interleaved = false;  // [height, width, 3] in place of [3, height, width]
+  bool bgr = false;          // channel 0 is blue
+
+  size_t element_bytes() const { return table.size() / (size_t{3} * 256); }
+};
+
+// Writes all pixels. `to` must be aligned for the elements.
+void WriteElements(const Pixels& pixels, bool flip, const Form& form, uint8_t* to);
 
 // The scale at which the source of a stage is decoded.
 int DecodingScale(const Stage& stage);

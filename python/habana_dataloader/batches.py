@@ -19,7 +19,7 @@ import torch
 
 from . import _native
 from .conditions import MEAN, STD
-from .copies import Copies, Copy
+from .copies import Copies, Copy, target_device
 from .geometry import Draws, Frame, Plan, Step
 
 WORKERS = 8
@@ -115,12 +115,12 @@ class BatchIterator(Iterator[Any]):
         self._loader = _native.Loader(
             WORKERS,
             min(WORKERS, len(os.sched_getaffinity(0))),
-            value_table(normalized).numpy().tobytes(),
             scaled=os.environ.get("HPU_DATA_LOADER_SCALED", "1") != "0",
             tall_first=_pillow_version() >= 13,
         )
+        self._table = value_table(normalized).numpy().tobytes()
         self._pinned = torch.accelerator.is_available()
-        self._copies = Copies()
+        self._copies = Copies(target_device())
         self._process = os.getpid()
         self._end = weakref.finalize(self, _end, self._loader, self._copies, self._process)
         self._taken: deque[list[int]] = deque()
@@ -182,7 +182,9 @@ class BatchIterator(Iterator[Any]):
             return _Failed(error)
         images = torch.empty(len(plans), 3, height, width, pin_memory=self._pinned)
         targets = torch.tensor([target for _, target in reading.samples], pin_memory=self._pinned)
-        batch = self._loader.decode(reading.files, plans, images.data_ptr(), width, height)
+        batch = self._loader.decode(
+            reading.files, plans, images.data_ptr(), width, height, self._table
+        )
         return _Decoding(batch, images, targets)
 
     def _plans(self, reading: _Reading) -> list[Plan]:

@@ -28,8 +28,8 @@ def _stream() -> torch.Stream:
 class Copies:
     """Copies tensors on a stream of its own. Those for the host stay as they are."""
 
-    def __init__(self) -> None:
-        self._device = target_device()
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
         self._stream = _stream() if self._device.type == "hpu" else None
         # What the device may still read.
         self._sources: deque[tuple[torch.Event, list[torch.Tensor]]] = deque()

@@ -94,16 +94,21 @@ Step = Callable[[Frame, Draws], None]
 def random_resized_crop(transform: Any) -> Step:
     height, width = transform.size
     scale, ratio = transform.scale, transform.ratio
-    lowest, highest = torch.log(torch.tensor(ratio)).tolist()
+    lowest, highest = log_ratios(ratio)
 
     def step(frame: Frame, draws: Draws) -> None:
-        frame.cut(*_random_box(frame, draws, scale, ratio, lowest, highest))
+        frame.cut(*random_box(frame, draws, scale, ratio, lowest, highest))
         frame.resize(width, height)
 
     return step
 
 
-def _random_box(
+def log_ratios(ratio: Sequence[float]) -> tuple[float, float]:
+    lowest, highest = torch.log(torch.tensor(ratio)).tolist()
+    return lowest, highest
+
+
+def random_box(
     frame: Frame,
     draws: Draws,
     scale: Sequence[float],

@@ -30,9 +30,13 @@ class LoaderTest : public testing::Test {
     std::ofstream(paths_[i], std::ios::binary) << content;
   }
   static std::unique_ptr<Loader> MakeLoader() {
-    std::vector<float> table(768);
-    for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<float>(i);
-    return std::make_unique<Loader>(3, 2, Settings{.kernels = &AvailableKernels().front()}, table);
+    return std::make_unique<Loader>(3, 2, Settings{.kernels = &AvailableKernels().front()});
+  }
+  static Form FloatForm() {
+    std::vector<float> values(768);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+    const auto* bytes = reinterpret_cast<const uint8_t*>(values.data());
+    return {.table = {bytes, bytes + values.size() * sizeof(float)}};
   }
   static Plan WholeImage(Size size) {
     return {.stages = {{.source = {0, 0, size.width, size.height},
@@ -49,7 +53,9 @@ class LoaderTest : public testing::Test {
       plans.push_back(WholeImage(file.size));
     }
     planes.assign(kImages * kFloats, -1);
-    return loader.Decode(files, plans, {planes.data(), kResult});
+    return loader.Decode(
+        files, plans,
+        {.first = reinterpret_cast<uint8_t*>(planes.data()), .size = kResult, .form = FloatForm()});
   }
 
   const std::filesystem::path folder_ =
