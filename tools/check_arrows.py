@@ -284,9 +284,11 @@ def main() -> int:
         for path, text in texts(f"{python_arrows.ROOT}*.py").items()
     }
     found += python_arrows.violations(modules) + python_arrows.circles(modules)
-    loader = texts(f"{python_arrows.LOADER_ROOT}*.py")
-    found += python_arrows.strangers({**loader, **texts(f"{python_arrows.ROOT}*.py")})
-    count = len(files) + len(modules) + len(loader)
+    neighbours: dict[str, str] = {}
+    for root in python_arrows.STRANGERS:
+        neighbours |= texts(f"{root}*.py")
+    found += python_arrows.strangers(neighbours)
+    count = len({*files, *neighbours})
     print("\n".join(found) if found else f"arrows: {count} files clean")
     return 1 if found else 0
 

@@ -12,9 +12,19 @@ from cycles import cycles
 
 PACKAGE = "habana_frameworks.torch"
 ROOT = "python/habana_frameworks/torch/"
-# The data loader stands beside the package; neither imports the other.
-LOADER = "habana_dataloader"
-LOADER_ROOT = f"python/{LOADER}/"
+# Packages that stand beside each other, or rooms of one, and what they may not import.
+MEDIA = "habana_frameworks.mediapipe"
+STRANGERS = {
+    ROOT: {"habana_dataloader", MEDIA},
+    "python/habana_dataloader/": {"habana_frameworks"},
+    "python/habana_frameworks/mediapipe/": {PACKAGE},
+    "python/habana_frameworks/mediapipe/pipeline/": {
+        f"{MEDIA}.{name}" for name in ("fn", "mediapipe", "operators", "plugins")
+    },
+    "python/habana_frameworks/mediapipe/operators/": {
+        f"{MEDIA}.{name}" for name in ("fn", "mediapipe", "plugins")
+    },
+}
 # A room is a folder or a file. Files directly in a folder belong to the folder's row.
 NATIVE = "native.py"  # finds the native modules
 ATTENTION = "ops/attention_inputs.py"  # defines no operator, so that FusedSDPA may import it
@@ -215,19 +225,24 @@ def circles(files: dict[str, str]) -> list[str]:
 
 
 def strangers(files: dict[str, str]) -> list[str]:
-    """Imports between the package and the data loader. Paths are whole ones."""
+    """Imports between packages that stand beside each other. Paths are whole ones."""
     found = []
     for path, text in sorted(files.items()):
-        forbidden = "habana_frameworks" if path.startswith(LOADER_ROOT) else LOADER
+        forbidden = set().union(
+            *(names for root, names in STRANGERS.items() if path.startswith(root))
+        )
+        package = path.removeprefix("python/").split("/")[:-1]
         for node in ast.walk(ast.parse(text)):
             names: list[str] = []
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and not node.level:
-                names = [node.module or ""]
+            elif isinstance(node, ast.ImportFrom):
+                base = package[: len(package) - node.level + 1] if node.level else []
+                module = ".".join([*base, *([node.module] if node.module else [])])
+                names = [f"{module}.{alias.name}" for alias in node.names]
             found += [
                 f"{path}:{node.lineno}: may not import {name}"
                 for name in names
-                if name.split(".")[0] == forbidden
+                if any(f"{name}.".startswith(f"{other}.") for other in forbidden)
             ]
     return found

@@ -148,13 +148,17 @@ def test_the_face_of_a_package_may_import_what_imports_its_rooms():
     assert python_arrows.violations(files) == []
 
 
-def test_the_data_loader_and_the_package_do_not_import_each_other():
+def test_neighbours_do_not_import_each_other():
     files = {
         "python/habana_dataloader/copies.py": "import torch\nfrom . import loader\n",
         "python/habana_dataloader/loader.py": "def f():\n    import habana_frameworks.torch.hpu\n",
         "python/habana_frameworks/torch/hpu/x.py": "from habana_dataloader.loader import a\n",
+        "python/habana_frameworks/mediapipe/pipeline/y.py": "from ..operators import a\n",
+        "python/habana_frameworks/mediapipe/operators/z.py": "from habana_dataloader import a\n",
     }
     assert python_arrows.strangers(files) == [
         "python/habana_dataloader/loader.py:2: may not import habana_frameworks.torch.hpu",
-        "python/habana_frameworks/torch/hpu/x.py:1: may not import habana_dataloader.loader",
+        "python/habana_frameworks/mediapipe/pipeline/y.py:1: may not import "
+        "habana_frameworks.mediapipe.operators.a",
+        "python/habana_frameworks/torch/hpu/x.py:1: may not import habana_dataloader.loader.a",
     ]

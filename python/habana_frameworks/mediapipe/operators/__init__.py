@@ -1,0 +1,1 @@
+"""The operators of pipelines; fn.py has the list of them."""

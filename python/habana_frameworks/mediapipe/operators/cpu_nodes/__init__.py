@@ -1,0 +1,1 @@
+"""Operators that have no pixels to calculate."""

@@ -1,0 +1,1 @@
+"""Operators that begin each batch."""

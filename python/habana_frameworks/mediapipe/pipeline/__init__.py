@@ -1,0 +1,1 @@
+"""Graphs of operators and their execution; operators/ has the operators themselves."""
