@@ -116,6 +116,26 @@ TEST_F(LoaderTest, ACancelledBatchWritesNothingMore) {
   }
 }
 
+TEST_F(LoaderTest, CopiesViewsWithAnyStrides) {
+  const auto loader = MakeLoader();
+  std::vector<uint8_t> source(3 * 4 * 5);
+  for (size_t i = 0; i < source.size(); ++i) source[i] = static_cast<uint8_t>(i);
+  std::vector<uint8_t> table(2 * 256);
+  for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<uint8_t>(i + i / 256);
+  // Planes 1 and 0, rows 1 and 2, columns 4, 2 and 0.
+  View view{.first = &source[20 + 5 + 4], .axes = {{2, -20}, {2, 5}, {3, -2}}};
+  std::vector<uint8_t> copied(2 * view.result_bytes());
+  View looked_up = view;
+  looked_up.table = std::make_shared<const std::vector<uint8_t>>(table);
+  looked_up.table_bytes = 1;
+  const auto batch = loader->Copy({view, looked_up}, {copied.data(), view.result_bytes()});
+  while (!batch->Wait(std::chrono::milliseconds(1000))) {
+  }
+  EXPECT_TRUE(batch->status().ok());
+  EXPECT_EQ(copied, (std::vector<uint8_t>{29, 27, 25, 34, 32, 30, 9,  7, 5, 14, 12, 10,  //
+                                          29, 27, 25, 34, 32, 30, 10, 8, 6, 15, 13, 11}));
+}
+
 TEST_F(LoaderTest, ALoaderEndsWhileBatchesAreMade) {
   for (int round = 0; round < 20; ++round) {
     std::vector<float> planes;
