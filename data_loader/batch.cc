@@ -152,4 +152,14 @@ std::shared_ptr<Batch> Loader::Copy(std::vector<View> views, CopyTarget target) 
   });
 }
 
+std::shared_ptr<Batch> Loader::Find(std::vector<View> labels, size_t most,
+                                    std::shared_ptr<std::vector<std::vector<Blobs>>> found) {
+  const size_t count = labels.size();
+  found->resize(count);
+  return Start(count, [labels = std::move(labels), most, found = std::move(found)](size_t i) {
+    (*found)[i] = FindBlobs(labels[i], most);
+    return absl::OkStatus();
+  });
+}
+
 }  // namespace hpu::data_loader

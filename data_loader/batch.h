@@ -1,5 +1,5 @@
-// The steps of a batch: its files are read, its images are decoded into the caller's memory, or
-// parts of arrays are copied there. All of them run on threads of a Loader.
+// The steps of a batch: its files are read, its images are decoded into the caller's memory, parts
+// of arrays are copied there, or their blobs are found. All of them run on threads of a Loader.
 #pragma once
 
 #include <chrono>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "data_loader/blobs.h"
 #include "data_loader/buffers.h"
 #include "data_loader/thread_pool.h"
 #include "data_loader/transform.h"
@@ -120,6 +121,10 @@ class Loader {
                                 Target target, Filter filter = Filter::kBilinear);
   // The sources must stay as they are until the batch has finished or was cancelled.
   std::shared_ptr<Batch> Copy(std::vector<View> views, CopyTarget target);
+  // Fills `found`, which the caller must not read before the batch has finished. The same holds for
+  // the sources as of Copy.
+  std::shared_ptr<Batch> Find(std::vector<View> labels, size_t most,
+                              std::shared_ptr<std::vector<std::vector<Blobs>>> found);
 
  private:
   std::shared_ptr<Batch> Start(size_t count, Batch::Task task);

@@ -188,6 +188,35 @@ class PyBatch {
   pid_t process_ = getpid();
 };
 
+using Cuboids = std::vector<std::array<int64_t, 6>>;
+
+class PySearch : public PyBatch {
+ public:
+  using Found = std::shared_ptr<std::vector<std::vector<Blobs>>>;
+  PySearch(std::shared_ptr<Batch> batch, Found found, std::vector<py::array> sources)
+      : PyBatch(std::move(batch), std::move(sources)), found_(std::move(found)) {}
+
+  // For each volume pairs of a label and cuboids.
+  std::vector<std::vector<std::pair<int, Cuboids>>> Result() {
+    static_cast<void>(Wait());
+    std::vector<std::vector<std::pair<int, Cuboids>>> result;
+    for (const std::vector<Blobs>& volume : *found_) {
+      result.emplace_back();
+      for (const Blobs& blobs : volume) {
+        Cuboids cuboids;
+        for (const auto& [z, y, x] : blobs.cuboids) {
+          cuboids.push_back({z.begin, z.end, y.begin, y.end, x.begin, x.end});
+        }
+        result.back().emplace_back(blobs.label, std::move(cuboids));
+      }
+    }
+    return result;
+  }
+
+ private:
+  Found found_;
+};
+
 class PyLoader {
  public:
   PyLoader(int readers, int decoders, bool scaled, bool tall_first, const std::string& level) {
@@ -226,6 +255,21 @@ class PyLoader {
     const CopyTarget target{.first = reinterpret_cast<uint8_t*>(address),
                             .bytes_each = views.empty() ? 0 : views.front().result_bytes()};
     return PyBatch(Opened().Copy(std::move(views), target), std::move(arrays));
+  }
+
+  PySearch FindBlobs(std::vector<py::array> labels, size_t most) {
+    std::vector<View> views;
+    views.reserve(labels.size());
+    const auto no_table = std::make_shared<const std::vector<uint8_t>>();
+    for (const py::array& array : labels) {
+      views.push_back(ToView(array, no_table));
+      if (views.back().axes.size() != 3 || views.back().element_bytes != 1) {
+        throw py::value_error("labels are arrays of bytes with three axes");
+      }
+    }
+    auto found = std::make_shared<std::vector<std::vector<Blobs>>>();
+    auto batch = Opened().Find(std::move(views), most, found);
+    return {std::move(batch), std::move(found), std::move(labels)};
   }
 
   PyBatch Decode(const PyFiles& files, const std::vector<PlanNumbers>& plans, uintptr_t address,
@@ -320,6 +364,7 @@ PYBIND11_MODULE(_native, m) {
       .def("wait", &PyBatch::Wait)
       .def("done", &PyBatch::Done)
       .def("cancel", &PyBatch::Cancel);
+  py::class_<PySearch, PyBatch>(m, "Search").def("result", &PySearch::Result);
   py::class_<PyLoader>(m, "Loader")
       .def(py::init<int, int, bool, bool, const std::string&>(), py::arg("readers"),
            py::arg("decoders"), py::arg("scaled") = true, py::arg("tall_first") = true,
@@ -330,5 +375,6 @@ PYBIND11_MODULE(_native, m) {
            py::arg("bgr") = false, py::arg("filter") = "bilinear")
       .def("copy", &PyLoader::Copy, py::arg("arrays"), py::arg("address"),
            py::arg("table") = py::bytes())
+      .def("find_blobs", &PyLoader::FindBlobs)
       .def("close", &PyLoader::Close);
 }

@@ -53,6 +53,13 @@ class Batch:
     def cancel(self) -> None:
         """Nothing is written any more when this has returned."""
 
+class Search(Batch):
+    """Volumes of labels whose connected parts are being found."""
+
+    def result(self) -> list[list[tuple[int, list[list[int]]]]]:
+        """Waits; for each volume each label but 0 that it has, with the cuboids around its parts,
+        the largest first: begin and end of the three axes, the slowest first."""
+
 class Loader:
     """Threads: `readers` read files, `decoders` decode and copy. `tall_first` says whether Pillow
     13's order of passes is taken."""
@@ -90,6 +97,10 @@ class Loader:
         other without gaps to `address`, which must stay valid as long as the batch is there. With
         a table they are bytes: value v at position c of the first axis becomes element 256 * c + v
         of it."""
+
+    def find_blobs(self, labels: list[np.ndarray], most: int) -> Search:
+        """For each label the `most` largest parts, whose elements touch each other by faces.
+        `labels` are arrays of bytes with three axes and any strides."""
 
     def close(self) -> None:
         """Ends the threads. Batches that have not finished never will."""

@@ -6,7 +6,7 @@
     ./dev python tests/clients/symbols.py --update   # rewrites missing_symbols.txt for the test
 
 symbol_uses.json says who uses what how often (count_uses.py made it). The media modules
-(habana_frameworks.mediapipe) are counted apart, because their decoders are hardware. The bridge's
+(habana_frameworks.mediapipe) are counted apart, because few programs use them often. The bridge's
 own repository is another row that no sum contains: it uses the names that it defines.
 """
 

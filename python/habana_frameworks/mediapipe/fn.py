@@ -31,6 +31,7 @@ from .operators.reader_nodes.read_numpy_from_dir import (
     ReadNumpyDatasetFromDir as ReadNumpyDatasetFromDir,
 )
 from .operators.reader_nodes.reader_nodes import MediaExtReaderOp as MediaExtReaderOp
+from .operators.volumes import RandomBiasedCrop as RandomBiasedCrop
 
 _ENGINE = "it runs on the card's media engine, and the emulated device has none"
 _TENSORS = "call PyTorch's operators on the batches, which are tensors of hpu"

@@ -7,6 +7,7 @@ import pytest
 import torch
 from media_pipelines import Pipeline, drain
 
+from habana_dataloader import _native
 from habana_frameworks.mediapipe import fn
 from habana_frameworks.mediapipe.media_types import dtype, lastBatchStrategy
 from habana_frameworks.mediapipe.operators.cpu_nodes.cpu_nodes import media_function
@@ -183,8 +184,6 @@ def test_files_that_do_not_fit_are_named(volumes, tmp_path):
 
 def test_a_window_of_one_array_may_have_any_strides():
     """The copies of native code alone: types of every size, reversed and repeated axes."""
-    from habana_dataloader import _native
-
     loader = _native.Loader(1, 2)
     for name in ("uint8", "int16", "float32", "float64"):
         array = np.arange(240).reshape(4, 5, 12).astype(name)
@@ -198,3 +197,101 @@ def test_a_window_of_one_array_may_have_any_strides():
     with pytest.raises(ValueError, match="a table is for arrays of bytes"):
         loader.copy([array], result.data_ptr(), bytes(256))
     loader.close()
+
+
+def touching(labels, label):
+    """The cuboids of the parts of a label, the largest first, by flooding."""
+    left = set(map(tuple, np.argwhere(labels == label).tolist()))
+    parts = []
+    while left:
+        waiting, part = [left.pop()], []
+        while waiting:
+            z, y, x = waiting.pop()
+            part.append((z, y, x))
+            for near in (
+                (z - 1, y, x),
+                (z + 1, y, x),
+                (z, y - 1, x),
+                (z, y + 1, x),
+                (z, y, x - 1),
+                (z, y, x + 1),
+            ):
+                if near in left:
+                    left.remove(near)
+                    waiting.append(near)
+        low, high = np.min(part, axis=0), np.max(part, axis=0) + 1
+        parts.append(np.stack([low, high], axis=1).flatten().tolist())
+    return sorted(parts, key=lambda p: -(p[1] - p[0]) * (p[3] - p[2]) * (p[5] - p[4]))
+
+
+def test_connected_parts_are_those_of_a_flood():
+    draw = np.random.default_rng(3)
+    loader = _native.Loader(1, 2)
+    volumes = [
+        (draw.random((7, 8, 9)) < share).astype(np.uint8) * draw.integers(1, 3, (7, 8, 9))
+        for share in (0.0, 0.2, 0.5, 0.8)
+    ]
+    volumes = [volume.astype(np.uint8) for volume in volumes]
+    volumes.append(volumes[1][::-1, :, ::2])
+    for volume, found in zip(volumes, loader.find_blobs(volumes, 1000).result(), strict=True):
+        assert [label for label, _ in found] == [n for n in (1, 2) if (volume == n).any()]
+        for label, parts in found:
+            assert sorted(parts) == sorted(touching(volume, label))
+            volumes_of = [(p[1] - p[0]) * (p[3] - p[2]) * (p[5] - p[4]) for p in parts]
+            assert volumes_of == sorted(volumes_of, reverse=True)
+    assert [len(parts) for _, parts in loader.find_blobs(volumes[1:2], 2).result()[0]] == [2, 2]
+    with pytest.raises(ValueError, match="labels are arrays of bytes with three axes"):
+        loader.find_blobs([np.zeros((2, 2), np.uint8)], 1)
+    loader.close()
+
+
+@pytest.mark.parametrize("over_sampling", [0.0, 1.0])
+def test_random_crops_contain_a_part_of_a_label(tmp_path, over_sampling):
+    """Labels of a few parts: one fits into the window, and one is larger than it."""
+    parts = {1: [(2, 4, 5, 7, 20, 23), (10, 11, 0, 1, 0, 1)], 2: [(0, 12, 10, 12, 3, 12)]}
+    for number in range(4):
+        labels = np.zeros((1, 12, 14, 24 + number), np.uint8)
+        for label, cuboids in parts.items():
+            for z0, z1, y0, y1, x0, x1 in cuboids:
+                labels[0, z0:z1, y0:y1, x0:x1] = label
+        np.save(tmp_path / f"{number}_y.npy", labels)
+        image = np.arange(2 * labels.size, dtype=np.float32).reshape(2, *labels.shape[1:])
+        np.save(tmp_path / f"{number}_x.npy", image)
+
+    class Biased(Pipeline):
+        def definegraph(self):
+            images = image_reader(tmp_path, pattern="*_x.npy")()
+            labels = image_reader(tmp_path, pattern="*_y.npy", dtype=dtype.UINT8)()
+            crop = fn.RandomBiasedCrop(
+                patch_size=[6, 5, 4], over_sampling=over_sampling, seed=8, cache_bboxes=True
+            )
+            return crop(images, labels)
+
+    kinds, starts = set(), set()
+    for batch in drain(Biased(batch_size=2), epochs=12):
+        for i, (image, labels, edges) in enumerate(zip(*batch, strict=True)):
+            z0, z1, y0, y1, x0, x1 = edges.tolist()
+            assert (z1 - z0, y1 - y0, x1 - x0) == (4, 5, 6)
+            assert image.shape == (2, 4, 5, 6)
+            size = round((float(image[1, 0, 0, 0] - image[0, 0, 0, 0])) / (12 * 14))
+            whole = np.zeros((12, 14, size), np.uint8)
+            for label, cuboids in parts.items():
+                for a, b, c, d, e, f in cuboids:
+                    whole[a:b, c:d, e:f] = label
+            np.testing.assert_array_equal(labels[0].numpy(), whole[z0:z1, y0:y1, x0:x1])
+            assert image[0, 0, 0, 0] == (z0 * 14 + y0) * size + x0
+            starts.add((z0, y0, x0))
+            inside = [
+                (label, k)
+                for label, cuboids in parts.items()
+                for k, (a, b, c, d, e, f) in enumerate(cuboids)
+                if all(
+                    (low <= first and last <= high) or (first <= low and high <= last)
+                    for low, high, first, last in ((z0, z1, a, b), (y0, y1, c, d), (x0, x1, e, f))
+                )
+            ]
+            kinds.update(inside)
+            assert inside or over_sampling == 0
+            assert i < 2
+    assert len(starts) > 12
+    assert kinds == {(1, 0), (1, 1), (2, 0)} or over_sampling == 0
