@@ -9,7 +9,8 @@ comes from a process of its own; contenders alternate within each round:
 
 - native: torch.utils.data.DataLoader;
 - ours: HabanaDataLoader;
-- exact: HabanaDataLoader with HPU_DATA_LOADER_SCALED=0, whose pixels are the native loader's.
+- exact: HabanaDataLoader with HPU_DATA_LOADER_SCALED=0, whose pixels are the native loader's;
+- media: a pipeline of habana_frameworks.mediapipe with the same steps.
 
 Images per second count from iter() until the last batch is on hpu, with the start of workers. With
 --train a ResNet-18 learns on hpu: the share of a step that it waits for its batch, and the time of
@@ -35,7 +36,7 @@ import torch
 from tables import number, table
 
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
-CONTENDERS = ("native", "ours", "exact")
+CONTENDERS = ("native", "ours", "exact", "media")
 WARM_STEPS = 3
 Figures = dict[str, float]
 
@@ -60,7 +61,39 @@ def make_folder(root: Path, count: int) -> None:
         (folder / f"{i:06}.jpg").symlink_to(path)
 
 
+def pipeline_of(args: argparse.Namespace) -> Any:
+    from habana_frameworks.mediapipe import fn
+    from habana_frameworks.mediapipe.media_types import dtype, imgtype, randomCropType
+    from habana_frameworks.mediapipe.mediapipe import MediaPipe
+    from habana_frameworks.mediapipe.plugins.iterator_pytorch import HPUResnetPytorchIterator
+
+    class Training(MediaPipe):
+        def definegraph(self) -> Any:
+            jpegs, labels = fn.ReadImageDatasetFromDir(
+                dir=args.folder, seed=0, drop_remainder=True
+            )()
+            images = fn.ImageDecoder(
+                output_format=imgtype.RGB_P,
+                resize=[224, 224],
+                random_crop_type=randomCropType.RANDOMIZED_AREA_AND_ASPECT_RATIO_CROP,
+                seed=0,
+            )(jpegs)
+            flips = fn.CoinFlip(seed=0)(fn.Constant(constant=0.5)())
+            images = fn.RandomFlip(horizontal=1)(images, flips)
+            mean, inv_std = (
+                fn.MediaConst(data=values, shape=[1, 1, 3], dtype=dtype.FLOAT32)()
+                for values in ([255 * m for m in MEAN], [1 / (255 * s) for s in STD])
+            )
+            norm = fn.CropMirrorNorm(crop_w=224, crop_h=224, dtype=dtype.FLOAT32)
+            return norm(images, mean, inv_std), labels
+
+    pipe = Training(device="hpu", prefetch_depth=6, batch_size=args.batch)
+    return HPUResnetPytorchIterator(mediapipe=pipe)
+
+
 def loader_of(contender: str, args: argparse.Namespace) -> Any:
+    if contender == "media":
+        return pipeline_of(args)
     from habana_dataloader import HabanaDataLoader
     from habana_dataloader.vision import torchvision
 
