@@ -241,9 +241,11 @@ def test_every_form_of_a_result(folder):
             bytes_ = fn.CropMirrorNorm(**small)
             ones = constant([2, 2, 2])
             means = constant([100, 0, 50])
-            return (bgr, cut, brain(images, means, ones), bytes_(bgr, means, ones))
+            fused = fn.ImageDecoder(output_format=imgtype.RGB_P, resize=[40, 30])(jpegs)
+            turned = fn.ColorSpaceConversion(colorSpaceMode=1)(bytes_(fused, means, ones))
+            return (bgr, cut, brain(images, means, ones), bytes_(bgr, means, ones), turned)
 
-    ((bgr, cut, brain, levels), *_) = drain(Forms(folder, batch_size=21))
+    ((bgr, cut, brain, levels, turned), *_) = drain(Forms(folder, batch_size=21))
     assert (brain.dtype, levels.dtype) == (torch.bfloat16, torch.uint8)
     mean = np.array([100, 0, 50])
     for i, (image, _) in enumerate(files_of(folder)[:21]):
@@ -255,6 +257,8 @@ def test_every_form_of_a_result(folder):
         np.testing.assert_array_equal(brain[i].float(), torch.from_numpy(scaled).bfloat16().float())
         clipped = ((window[::-1] - mean[:, None, None]) * 2).clip(0, 255)
         np.testing.assert_array_equal(levels[i].numpy(), clipped)
+        clipped = ((window - mean[:, None, None]) * 2).clip(0, 255)[::-1]
+        np.testing.assert_array_equal(turned[i].numpy(), clipped)
 
 
 def test_a_lazy_chain_and_single_steps_give_the_same_pixels(folder):

@@ -26,6 +26,7 @@ from habana_frameworks.mediapipe.operators.reader_nodes.reader_nodes import (
     media_ext_reader_op_impl,
     media_ext_reader_op_tensor_info,
 )
+from habana_frameworks.mediapipe.pipeline.operator import REQUIRED, Operator
 from habana_frameworks.mediapipe.plugins.iterator_pytorch import (
     HPUGenericPytorchIterator,
     HPUResnetPytorchIterator,
@@ -113,6 +114,52 @@ def test_batches_are_made_ahead(folder):
     pipe.run()
     pipe.iter_init()  # what is left is dropped
     assert [outputs[1][0, 0].item() for outputs in [tuple(t.tensor for t in pipe.run())]] == [4]
+
+
+class Opened:
+    """A step that is done when it has been waited for, or at once."""
+
+    def __init__(self, done):
+        self._done = done
+
+    def done(self):
+        return self._done
+
+    def wait(self):
+        self._done = True
+
+
+class Gate(Operator):
+    """Its first batch is done last."""
+
+    def evaluate(self, run, *inputs):
+        yield Opened(done=run.number > 0)
+        return inputs
+
+
+class Recorder(Operator):
+    ARGUMENTS = {"numbers": REQUIRED}
+
+    def compute(self, run, value):
+        self.arguments.numbers.append(run.number)
+        return value
+
+
+def test_calls_of_an_operator_begin_in_the_order_of_batches(folder):
+    numbers = []
+
+    class Ordered(Pipeline):
+        def definegraph(self):
+            _, labels = fn.ReadImageDatasetFromDir(dir=str(folder))()
+            return Recorder(numbers=numbers)(Gate()(labels))
+
+    pipe = Ordered(batch_size=14, prefetch_depth=3)
+    pipe.build()
+    pipe.iter_init()
+    assert numbers == []  # the second and third batch wait for the first one
+    pipe.run()
+    assert numbers == [0, 1, 2]
+    pipe.close()
 
 
 def test_a_pipeline_that_goes_away_writes_nothing_more(folder):

@@ -141,7 +141,7 @@ class ImageDecoder(Operator):
             self._crops = _Crops(self, given.random_crop_type, *self._resize)
 
     def evaluate(self, run: Run, *inputs: Any) -> Waits[tuple[Images]]:
-        files = _files(self, inputs[0])
+        files = _files(self, inputs[0]).take(run)
         sizes = yield from files.sizes()
         frames = [Frame(*size) for size in sizes]
         boxes = None

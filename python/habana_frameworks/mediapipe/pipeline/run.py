@@ -80,6 +80,15 @@ class ImageFiles:
 
     paths: list[str]
     files: _native.Files
+    taken: bool = False
+
+    def take(self, run: Run) -> ImageFiles:
+        """For a decoder. Their memory is used again when they have been decoded, so another decoder
+        has them read again."""
+        if self.taken:
+            return read_images(run, self.paths).take(run)
+        self.taken = True
+        return self
 
     def sizes(self) -> Waits[list[tuple[int, int]]]:
         """(width, height) of each image, when its header has been read."""
