@@ -136,6 +136,30 @@ TEST_F(LoaderTest, CopiesViewsWithAnyStrides) {
                                           29, 27, 25, 34, 32, 30, 10, 8, 6, 15, 13, 11}));
 }
 
+TEST_F(LoaderTest, FindsTheLargestPartsOfEachLabel) {
+  const auto loader = MakeLoader();
+  // Two planes of three rows. Label 1 is joined through the second plane; 2 touches itself by an
+  // edge only.
+  const std::vector<uint8_t> labels{1, 0, 1, 0, 0, 0, 2, 0, 0,  //
+                                    1, 1, 1, 0, 2, 0, 0, 0, 2};
+  View view{.first = labels.data(), .axes = {{2, 9}, {3, 3}, {3, 1}}};
+  const auto found = std::make_shared<std::vector<std::vector<Blobs>>>();
+  const auto batch = loader->Find({view, view}, 2, found);
+  while (!batch->Wait(std::chrono::milliseconds(1000))) {
+  }
+  for (const std::vector<Blobs>& blobs : *found) {
+    ASSERT_EQ(blobs.size(), 2U);
+    EXPECT_EQ(blobs[0].label, 1);
+    ASSERT_EQ(blobs[0].cuboids.size(), 1U);
+    const auto& [planes, rows, columns] = blobs[0].cuboids[0];
+    EXPECT_EQ((std::vector<int64_t>{planes.begin, planes.end, rows.begin, rows.end, columns.begin,
+                                    columns.end}),
+              (std::vector<int64_t>{0, 2, 0, 1, 0, 3}));
+    EXPECT_EQ(blobs[1].label, 2);
+    EXPECT_EQ(blobs[1].cuboids.size(), 2U);  // of three
+  }
+}
+
 TEST_F(LoaderTest, ALoaderEndsWhileBatchesAreMade) {
   for (int round = 0; round < 20; ++round) {
     std::vector<float> planes;
