@@ -124,6 +124,21 @@ std::shared_ptr<Files> Loader::Read(std::vector<std::string> paths, Content cont
   return files;
 }
 
+std::shared_ptr<Files> Loader::Take(std::vector<std::string> names,
+                                    std::span<const std::span<const uint8_t>> contents) {
+  auto files = std::make_shared<Files>(std::move(names));
+  for (size_t i = 0; i < contents.size(); ++i) {
+    File& file = files->entries_[i];
+    file.content = buffers_.Take(contents[i].size());
+    std::copy(contents[i].begin(), contents[i].end(), file.content.bytes().begin());
+    const auto size = ReadJpegSize(contents[i]);
+    file.status = size.status();
+    if (size.ok()) file.size = *size;
+    files->left_.Finish();
+  }
+  return files;
+}
+
 std::shared_ptr<Batch> Loader::Start(size_t count, Batch::Task task) {
   const std::shared_ptr<Batch> batch(new Batch(count, std::move(task)));
   decoders_.Add(count, [batch](size_t i) { batch->Run(i); });

@@ -115,6 +115,9 @@ class Loader {
   ~Loader() = default;
 
   std::shared_ptr<Files> Read(std::vector<std::string> paths, Content content = Content::kImages);
+  // JPEG files whose contents are there already, and are copied. `names` stand in errors.
+  std::shared_ptr<Files> Take(std::vector<std::string> names,
+                              std::span<const std::span<const uint8_t>> contents);
   // Every file must be there, and there is a plan for each. Files are given back when they have
   // been decoded.
   std::shared_ptr<Batch> Decode(std::shared_ptr<Files> files, std::vector<Plan> plans,

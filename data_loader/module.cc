@@ -241,6 +241,18 @@ class PyLoader {
     return PyFiles(Opened().Read(std::move(paths), images ? Content::kImages : Content::kAnything));
   }
 
+  PyFiles Take(std::vector<std::string> names, const std::vector<py::array>& contents) {
+    if (names.size() != contents.size()) throw py::value_error("there is one name for each file");
+    std::vector<std::span<const uint8_t>> bytes;
+    for (const py::array& array : contents) {
+      if (array.ndim() != 1 || array.itemsize() != 1 || (array.flags() & py::array::c_style) == 0) {
+        throw py::value_error("contents are arrays of bytes with one axis and without gaps");
+      }
+      bytes.emplace_back(static_cast<const uint8_t*>(array.data()), array.size());
+    }
+    return PyFiles(Opened().Take(std::move(names), bytes));
+  }
+
   PyBatch Copy(std::vector<py::array> arrays, uintptr_t address, const py::bytes& table) {
     const std::string_view bytes = table;
     const auto shared = std::make_shared<const std::vector<uint8_t>>(bytes.begin(), bytes.end());
@@ -370,6 +382,7 @@ PYBIND11_MODULE(_native, m) {
            py::arg("decoders"), py::arg("scaled") = true, py::arg("tall_first") = true,
            py::arg("level") = "")
       .def("read", &PyLoader::Read, py::arg("paths"), py::arg("images") = true)
+      .def("take", &PyLoader::Take)
       .def("decode", &PyLoader::Decode, py::arg("files"), py::arg("plans"), py::arg("address"),
            py::arg("width"), py::arg("height"), py::arg("table"), py::arg("interleaved") = false,
            py::arg("bgr") = false, py::arg("filter") = "bilinear")

@@ -75,6 +75,9 @@ class Loader:
     def read(self, paths: list[bytes], images: bool = True) -> Files:
         """Files that are no JPEG are errors where `images` is true."""
 
+    def take(self, names: list[bytes], contents: list[np.ndarray]) -> Files:
+        """JPEG files whose bytes are there already, and are copied. `names` stand in errors."""
+
     def decode(
         self,
         files: Files,

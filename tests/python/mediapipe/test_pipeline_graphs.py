@@ -335,11 +335,48 @@ def test_images_without_one_size_are_refused(folder):
         drain(Sizes(batch_size=2))
 
 
-def test_a_reader_of_buffers_is_refused(folder):
-    class Buffers(Listing):
-        output_type = readerOutType.BUFFER_LIST
+class Buffers(Listing):
+    """Bytes of files, with zeros behind them."""
+
+    output_type = readerOutType.BUFFER_LIST
+
+    def __next__(self):
+        paths, numbers = super().__next__()
+        return [np.pad(np.fromfile(path, np.uint8), (0, 37)) for path in paths], numbers
+
+
+def test_a_reader_of_the_users_may_give_bytes(folder):
+    class Twice(External):
+        reader = Buffers
+
+        def definegraph(self):
+            images, numbers = super().definegraph()
+            jpegs = images.call.inputs[0]
+            return images, numbers, fn.ImageDecoder(resize=[8, 8])(jpegs)
+
+    small = drain(Twice(folder, batch_size=4, prefetch_depth=3))
+    for (images, numbers), (bytes_, same, half) in zip(drain(external(folder)), small, strict=True):
+        assert torch.equal(images, bytes_) and torch.equal(numbers, same)
+        assert half.shape == (4, 8, 8, 3) and half.float().std() > 1
+
+
+def test_bytes_that_are_no_image_are_counted(folder):
+    class Broken(Buffers):
+        def __next__(self):
+            contents, numbers = super().__next__()
+            return [contents[0], contents[1][:300], contents[0]], numbers
 
     pipe = external(folder)
-    pipe.reader = Buffers
-    with pytest.raises(NotImplementedError, match=r"readerOutType.FILE_LIST, and Buffers has"):
+    pipe.reader = Broken
+    with pytest.raises(OSError, match="cannot be loaded: image 1 of batch 0: "):
+        drain(pipe)
+
+
+def test_a_reader_of_addresses_is_refused(folder):
+    class Addresses(Listing):
+        output_type = readerOutType.ADDRESS_LIST
+
+    pipe = external(folder)
+    pipe.reader = Addresses
+    with pytest.raises(NotImplementedError, match="or BUFFER_LIST, and Addresses has another one"):
         pipe.build()

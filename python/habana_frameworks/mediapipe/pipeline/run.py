@@ -4,6 +4,7 @@ host, files that are being read, images that are not yet decoded, and views of a
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -80,13 +81,14 @@ class ImageFiles:
 
     paths: list[str]
     files: _native.Files
+    contents: list[np.ndarray] | None = None  # of files that are in memory
     taken: bool = False
 
     def take(self, run: Run) -> ImageFiles:
         """For a decoder. Their memory is used again when they have been decoded, so another decoder
         has them read again."""
         if self.taken:
-            return read_images(run, self.paths).take(run)
+            return read_images(run, self.paths, self.contents).take(run)
         self.taken = True
         return self
 
@@ -97,17 +99,23 @@ class ImageFiles:
         for i, size in enumerate(self.files.sizes()):
             if size is None:
                 raise OSError(
-                    f"the image {self.paths[i]} cannot be loaded: {self.files.error(i)}. Remove it "
-                    "from the data set, or replace it."
+                    f"an image of the data set cannot be loaded: {self.paths[i]}: "
+                    f"{self.files.error(i)}. Remove it from the data set, or replace it."
                 )
             sizes.append(size)
         return sizes
 
 
-def read_images(run: Run, paths: list[str]) -> ImageFiles:
-    """Begins to read; a batch that is not full repeats its last file."""
-    paths = paths + paths[-1:] * (run.batch_size - len(paths))
-    return ImageFiles(paths, run.loader.read([path.encode() for path in paths]))
+def read_images(run: Run, paths: list[str], contents: list[np.ndarray] | None = None) -> ImageFiles:
+    """Begins to read, unless the contents of the files are given; a batch that is not full repeats
+    its last file."""
+    missing = run.batch_size - len(paths)
+    paths = paths + paths[-1:] * missing
+    names = [os.fsencode(path) for path in paths]
+    if contents is None:
+        return ImageFiles(paths, run.loader.read(names))
+    contents = contents + contents[-1:] * missing
+    return ImageFiles(paths, run.loader.take(names, contents), contents)
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,7 @@ class ReadNumpyDatasetFromDir(DatasetReader):
     def evaluate(self, run: Run, *inputs: Any) -> Waits[tuple[Views, ...]]:
         samples, _ = self.next_samples()
         chosen = [[paths[sample] for sample in samples] for paths in self._lists]
-        reading = [run.loader.read([p.encode() for p in paths], False) for paths in chosen]
+        reading = [run.loader.read([os.fsencode(p) for p in paths], False) for paths in chosen]
         results = []
         for paths, files, name in zip(chosen, reading, self._types, strict=True):
             yield files

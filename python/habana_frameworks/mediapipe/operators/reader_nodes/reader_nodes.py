@@ -34,7 +34,8 @@ class media_ext_reader_op_tensor_info:
 
 class media_ext_reader_op_impl(ABC):
     """A reader that a user writes. Its `__next__` gives for each batch an array for each output;
-    that of an output of dtype.NDT is a list of the paths of JPEG files."""
+    that of an output of dtype.NDT is a list of the paths of JPEG files, or of their bytes as
+    arrays of uint8."""
 
     @abstractmethod
     def __init__(self, params: dict[str, Any], fw_params: FrameworkParams) -> None:
@@ -62,7 +63,7 @@ class media_ext_reader_op_impl(ABC):
 
     @abstractmethod
     def get_media_output_type(self) -> int:
-        """readerOutType.FILE_LIST."""
+        """readerOutType.FILE_LIST or BUFFER_LIST."""
 
 
 class MediaExtReaderOp(Operator):
@@ -77,10 +78,11 @@ class MediaExtReaderOp(Operator):
         given = self.arguments
         params = {"priv_params": given.priv_params, "seed": given.seed}
         self._reader = given.impl(params, FrameworkParams(batch_size, queue_depth))
-        if self._reader.get_media_output_type() != readerOutType.FILE_LIST:
+        self._kind = self._reader.get_media_output_type()
+        if self._kind not in (readerOutType.FILE_LIST, readerOutType.BUFFER_LIST):
             raise NotImplementedError(
                 f"{self.title} is built for readers whose get_media_output_type() is "
-                f"readerOutType.FILE_LIST, and {given.impl.__name__} has another one"
+                f"readerOutType.FILE_LIST or BUFFER_LIST, and {given.impl.__name__} has another one"
             )
         self._infos = self._reader.gen_output_info()
         if len(self._infos) != given.num_outputs:
@@ -112,6 +114,10 @@ class MediaExtReaderOp(Operator):
     def _value(
         self, run: Run, result: Any, info: media_ext_reader_op_tensor_info
     ) -> ImageFiles | torch.Tensor:
+        if info.dtype == dtype.NDT and self._kind == readerOutType.BUFFER_LIST:
+            contents = [np.ascontiguousarray(content, dtype=np.uint8) for content in result]
+            names = [f"image {i} of batch {run.number}" for i in range(len(contents))]
+            return read_images(run, names, contents)
         if info.dtype == dtype.NDT:
             return read_images(run, [str(path) for path in result])
         shape = tuple(int(size) for size in np.asarray(info.shape)[::-1])
