@@ -71,4 +71,3 @@ class HPUUnet3DPytorchIterator(HPUGenericPytorchIterator):
 CPUHPUResnetPytorchIterator = HPUResnetPytorchIterator
 CPUHPUUnet3DPytorchIterator = HPUUnet3DPytorchIterator
 CPUUnet3DPytorchIterator = HPUUnet3DPytorchIterator
-MediaGenericPytorchIterator = HPUGenericPytorchIterator
