@@ -30,8 +30,8 @@ from tables import number, table
 
 RESULTS = Path(__file__).resolve().parent / "results/between_hosts.json"
 ADDRESSES = ("10.252.0.1", "10.252.0.2")
-SIZES = {"1 MiB": 1 << 20, "64 MiB": 64 << 20}
-CALLS = {"1 MiB": 100, "64 MiB": 8}
+SIZES = {"4 KiB": 4 << 10, "1 MiB": 1 << 20, "64 MiB": 64 << 20}
+CALLS = {"4 KiB": 300, "1 MiB": 100, "64 MiB": 8}
 CONTENDERS = ("hccl", "gloo", "plain TCP")
 
 
