@@ -38,7 +38,7 @@ absl::Status CheckGraph(const GraphDesc& original) {
 absl::Status InferShapes(GraphDesc& graph) {
   for (const NodeDesc& node : graph.nodes) {
     const std::string where = "node '" + node.name + "' (" + node.guid + ")";
-    const GuidRow* row = FindGuid(node.guid, nullptr);
+    const GuidRow* row = FindRow(node, nullptr);
     if (row == nullptr) return Annotate(Unimplemented("unknown guid"), where);
     for (const uint32_t input : node.inputs) {
       if (input == kNoTensor || graph.tensors[input].sizes_known) continue;

@@ -11,7 +11,7 @@
 namespace hpu::graph_compiler {
 
 // Raise this whenever this struct, GraphDesc, CompileOptions or Recipe changes.
-inline constexpr uint32_t kCompilerDoorVersion = 2;
+inline constexpr uint32_t kCompilerDoorVersion = 3;
 
 struct CompilerDoor {
   uint32_t version;  // kCompilerDoorVersion of the build that made the library

@@ -16,6 +16,7 @@ void PutOperand(ByteWriter& out, const OperandRef& operand) {
 
 void PutKernel(ByteWriter& out, const KernelLaunch& kernel) {
   out.Put(kernel.entry);
+  out.Put(kernel.custom);
   out.Put(static_cast<uint32_t>(kernel.operands.size()));
   for (const OperandRef& operand : kernel.operands) PutOperand(out, operand);
   out.Put(kernel.tasks);
@@ -26,6 +27,15 @@ void PutKernel(ByteWriter& out, const KernelLaunch& kernel) {
   out.Put(kernel.flops);
   out.Put(kernel.bytes);
   out.Put(kernel.factors);
+}
+
+void PutCustomOperands(ByteWriter& out, const std::vector<CustomOperand>& operands) {
+  out.Put(static_cast<uint32_t>(operands.size()));
+  for (const CustomOperand& operand : operands) {
+    out.Put(static_cast<uint32_t>(operand.dtype));
+    out.PutVector(operand.sizes);
+    out.PutVector(operand.strides);
+  }
 }
 
 void PutTensor(ByteWriter& out, const RecipeTensor& tensor) {
@@ -69,6 +79,7 @@ absl::Status GetOperand(ByteReader& in, OperandRef* operand) {
 
 absl::Status GetKernel(ByteReader& in, KernelLaunch* kernel) {
   RETURN_IF_ERROR(in.Get(&kernel->entry));
+  RETURN_IF_ERROR(in.Get(&kernel->custom));
   uint32_t count = 0;
   RETURN_IF_ERROR(in.GetCount(&count, 13));
   kernel->operands.resize(count);
@@ -108,6 +119,34 @@ absl::Status GetBytesCopy(ByteReader& in, Bytes* bytes) {
   return absl::OkStatus();
 }
 
+absl::Status GetCustomOperands(ByteReader& in, std::vector<CustomOperand>* operands) {
+  uint32_t count = 0;
+  RETURN_IF_ERROR(in.GetCount(&count, 12));
+  operands->resize(count);
+  for (CustomOperand& operand : *operands) {
+    uint32_t dtype = 0;
+    RETURN_IF_ERROR(in.Get(&dtype));
+    operand.dtype = static_cast<synDataType>(dtype);
+    RETURN_IF_ERROR(in.GetVector(&operand.sizes));
+    RETURN_IF_ERROR(in.GetVector(&operand.strides));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GetCustomKernels(ByteReader& in, std::vector<CustomKernel>* kernels) {
+  uint32_t count = 0;
+  RETURN_IF_ERROR(in.GetCount(&count, 24));
+  kernels->resize(count);
+  for (CustomKernel& kernel : *kernels) {
+    RETURN_IF_ERROR(in.GetString(&kernel.guid));
+    RETURN_IF_ERROR(in.Get(&kernel.version));
+    RETURN_IF_ERROR(GetBytesCopy(in, &kernel.params));
+    RETURN_IF_ERROR(GetCustomOperands(in, &kernel.inputs));
+    RETURN_IF_ERROR(GetCustomOperands(in, &kernel.outputs));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status GetBody(ByteReader& in, Recipe* recipe) {
   RETURN_IF_ERROR(in.GetString(&recipe->name));
   uint32_t device_type = 0;
@@ -135,7 +174,7 @@ absl::Status GetBody(ByteReader& in, Recipe* recipe) {
     RETURN_IF_ERROR(in.Get(&packed.restore_entry));
     RETURN_IF_ERROR(in.GetString(&packed.format));
   }
-  RETURN_IF_ERROR(in.GetCount(&count, 49));
+  RETURN_IF_ERROR(in.GetCount(&count, 53));
   recipe->kernels.resize(count);
   for (KernelLaunch& kernel : recipe->kernels) RETURN_IF_ERROR(GetKernel(in, &kernel));
   RETURN_IF_ERROR(in.Get(&recipe->prologue));
@@ -146,6 +185,7 @@ absl::Status GetBody(ByteReader& in, Recipe* recipe) {
     RETURN_IF_ERROR(in.Get(&section.section));
     RETURN_IF_ERROR(GetBytesCopy(in, &section.data));
   }
+  RETURN_IF_ERROR(GetCustomKernels(in, &recipe->custom_kernels));
   if (in.remaining() != 0) return DataLoss(in.remaining(), " bytes after the end");
   return absl::OkStatus();
 }
@@ -179,6 +219,14 @@ Bytes EncodeRecipe(const Recipe& recipe) {
   for (const ConstSection& section : recipe.const_sections) {
     out.Put(section.section);
     out.PutBytes(section.data);
+  }
+  out.Put(static_cast<uint32_t>(recipe.custom_kernels.size()));
+  for (const CustomKernel& kernel : recipe.custom_kernels) {
+    out.PutString(kernel.guid);
+    out.Put(kernel.version);
+    out.PutBytes(kernel.params);
+    PutCustomOperands(out, kernel.inputs);
+    PutCustomOperands(out, kernel.outputs);
   }
   return SealContainer(std::move(out));
 }

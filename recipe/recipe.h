@@ -64,7 +64,12 @@ constexpr const char* KindName(OperandRef::Kind kind) {
 // Tasks are independent. The runtime splits [0, tasks) over the compute threads and gives every
 // thread its own 64-byte aligned scratch of scratch_bytes. Results must not depend on the split.
 struct KernelLaunch {
+  static constexpr uint32_t kOwnCode = ~uint32_t{0};
+
   uint32_t entry = 0;  // byte offset of the function in Recipe::code
+  // The index of an entry of Recipe::custom_kernels, which then runs in place of code of the
+  // recipe: `entry` is 0, and the entry's operands are inputs and then outputs.
+  uint32_t custom = kOwnCode;
   std::vector<OperandRef> operands;
   uint64_t tasks = 1;
   uint64_t grain = 1;  // the least number of tasks that go to one thread together
@@ -108,6 +113,23 @@ struct RecipeTensor {
   bool external = false;
 };
 
+// A tensor of a custom kernel.
+struct CustomOperand {
+  synDataType dtype = syn_type_na;
+  std::vector<uint64_t> sizes;   // FCD-first
+  std::vector<int64_t> strides;  // in elements
+};
+
+// A call of a kernel that the caller's own library has (hpu_custom_kernel.h). The process that
+// launches the recipe finds it by guid and version.
+struct CustomKernel {
+  std::string guid;
+  uint32_t version = 0;
+  Bytes params;
+  std::vector<CustomOperand> inputs;
+  std::vector<CustomOperand> outputs;
+};
+
 struct ConstSection {
   uint32_t section = 0;
   Bytes data;
@@ -131,10 +153,11 @@ struct Recipe {
   uint32_t prologue = 0;
   uint64_t kept_bytes = 0;  // multiple of 128
   std::vector<ConstSection> const_sections;
+  std::vector<CustomKernel> custom_kernels;
 };
 
 // base/container.h frames it, with the magic "HPURECIP". Decode checks every index and range.
-inline constexpr uint32_t kRecipeVersion = 4;
+inline constexpr uint32_t kRecipeVersion = 5;
 Bytes EncodeRecipe(const Recipe& recipe);
 // DATA_LOSS: foreign or damaged bytes. UNIMPLEMENTED: another version.
 absl::StatusOr<Recipe> DecodeRecipe(std::span<const uint8_t> bytes);

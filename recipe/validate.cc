@@ -81,8 +81,73 @@ absl::Status CheckOperand(const Recipe& recipe, const OperandRef& operand, bool 
   return DataLoss("operand kind");
 }
 
+// Returns the bytes that a kernel may touch from the operand's place on.
+uint64_t BytesBehind(const Recipe& recipe, const OperandRef& operand) {
+  switch (operand.kind) {
+    case OperandRef::Kind::kPersistent:
+      return TensorBytes(recipe.tensors[operand.index]) - operand.offset;
+    case OperandRef::Kind::kWorkspace:
+      return recipe.workspace_bytes - operand.offset;
+    case OperandRef::Kind::kConstant:
+      return recipe.constants.size() - operand.offset;
+    case OperandRef::Kind::kPacked:
+      return recipe.packed[operand.index].packed_bytes - operand.offset;
+    case OperandRef::Kind::kKept:
+      return recipe.kept_bytes - operand.offset;
+    case OperandRef::Kind::kNull:
+      return 0;
+  }
+  return 0;
+}
+
+// The kernel must find all elements of its operand inside the memory in which the operand lies.
+absl::Status CheckCustomOperand(const Recipe& recipe, const OperandRef& ref,
+                                const CustomOperand& operand) {
+  const uint64_t element = ElementSize(operand.dtype);
+  if (element == 0) return DataLoss("element type ", operand.dtype);
+  if (operand.sizes.empty() || operand.sizes.size() > MAX_DIMENSIONS_NUM ||
+      operand.strides.size() != operand.sizes.size()) {
+    return DataLoss(operand.sizes.size(), " sizes and ", operand.strides.size(), " strides");
+  }
+  uint64_t before = 0;  // elements
+  uint64_t behind = 0;
+  for (size_t d = 0; d < operand.sizes.size(); ++d) {
+    const int64_t stride = operand.strides[d];
+    const uint64_t step = stride < 0 ? -static_cast<uint64_t>(stride) : stride;
+    const uint64_t size = operand.sizes[d];
+    if (size == 0 || size > kMaxBytes || (step != 0 && size - 1 > kMaxBytes / step)) {
+      return DataLoss("dimension ", d, " of size ", size, " and stride ", stride);
+    }
+    (stride < 0 ? before : behind) += step * (size - 1);
+  }
+  if (before * element > ref.offset || (behind + 1) * element > BytesBehind(recipe, ref)) {
+    return DataLoss("elements ", before, " before to ", behind, " behind offset ", ref.offset);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCustom(const Recipe& recipe, const KernelLaunch& kernel) {
+  if (kernel.custom >= recipe.custom_kernels.size()) {
+    return DataLoss("kernel ", kernel.name, ": custom kernel ", kernel.custom, " of ",
+                    recipe.custom_kernels.size());
+  }
+  const CustomKernel& custom = recipe.custom_kernels[kernel.custom];
+  if (kernel.entry != 0 || kernel.tasks != 1 ||
+      kernel.operands.size() != custom.inputs.size() + custom.outputs.size()) {
+    return DataLoss("kernel ", kernel.name, ": ", kernel.operands.size(), " operands, ",
+                    kernel.tasks, " tasks and entry ", kernel.entry, " of a custom kernel");
+  }
+  for (size_t i = 0; i < kernel.operands.size(); ++i) {
+    const CustomOperand& operand =
+        i < custom.inputs.size() ? custom.inputs[i] : custom.outputs[i - custom.inputs.size()];
+    RETURN_IF_ERROR_AT(CheckCustomOperand(recipe, kernel.operands[i], operand),
+                       "kernel " + kernel.name + ", operand " + std::to_string(i));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckKernel(const Recipe& recipe, const KernelLaunch& kernel) {
-  if (kernel.entry >= recipe.code.size()) {
+  if (kernel.custom == KernelLaunch::kOwnCode && kernel.entry >= recipe.code.size()) {
     return DataLoss("kernel ", kernel.name, ": entry ", kernel.entry, " in code of ",
                     recipe.code.size());
   }
@@ -94,10 +159,10 @@ absl::Status CheckKernel(const Recipe& recipe, const KernelLaunch& kernel) {
   for (const OperandRef& operand : kernel.operands) {
     RETURN_IF_ERROR_AT(CheckOperand(recipe, operand, true), "kernel " + kernel.name);
   }
-  return absl::OkStatus();
+  return kernel.custom == KernelLaunch::kOwnCode ? absl::OkStatus() : CheckCustom(recipe, kernel);
 }
 
-// The launch must not change what the prologue reads.
+// The launch must not change what the prologue reads, and the prologue must not fail.
 absl::Status CheckPrologue(const Recipe& recipe) {
   if (recipe.kept_bytes % 128 != 0 || recipe.kept_bytes > kMaxBytes) {
     return DataLoss("kept memory of ", recipe.kept_bytes, " bytes");
@@ -106,6 +171,9 @@ absl::Status CheckPrologue(const Recipe& recipe) {
     return DataLoss("prologue of ", recipe.prologue, " kernels of ", recipe.kernels.size());
   }
   for (uint32_t k = 0; k < recipe.prologue; ++k) {
+    if (recipe.kernels[k].custom != KernelLaunch::kOwnCode) {
+      return DataLoss("kernel ", recipe.kernels[k].name, " of the prologue is a custom one");
+    }
     for (const OperandRef& operand : recipe.kernels[k].operands) {
       if (operand.kind == OperandRef::Kind::kPersistent &&
           recipe.tensors[operand.index].is_written) {
@@ -137,6 +205,7 @@ absl::Status CheckPacked(const Recipe& recipe, const PackedOperand& packed) {
       packed.restore_entry >= recipe.code.size()) {
     return DataLoss("restore entry ", packed.restore_entry, " in code of ", recipe.code.size());
   }
+  if (packed.kernel.custom != KernelLaunch::kOwnCode) return DataLoss("a custom kernel packs");
   return CheckKernel(recipe, packed.kernel);
 }
 

@@ -6,6 +6,7 @@
 
 #include "emulator/api/lookup.h"
 #include "emulator/graph/compiler_library.h"
+#include "emulator/kernels/kernel_libraries.h"
 #include "recipe/isa.h"
 #include "synapse/include/synapse_emulator.h"
 
@@ -124,6 +125,32 @@ synStatus synEmulatorGetCounters(char* buffer, size_t capacity, size_t* size) {
     const std::string text = Library::Get().counters().ToJson();
     *size = text.size() + 1;
     return buffer == nullptr ? synSuccess : CopyWhole(text, buffer, capacity);
+  });
+}
+
+synStatus synEmulatorFindKernel(const char* guid, uint32_t* version) {
+  return CallAnyTime([&]() -> synStatus {
+    SYN_REQUIRE_ARGUMENT(guid != nullptr && version != nullptr);
+    const HpuKernel* kernel = KernelLibraries::Get().Find(guid);
+    *version = kernel == nullptr ? 0 : kernel->version;
+    return synSuccess;
+  });
+}
+
+synStatus synEmulatorListKernels(char* buffer, size_t capacity, size_t* size) {
+  return CallAnyTime([&]() -> synStatus {
+    SYN_REQUIRE_ARGUMENT(size != nullptr);
+    const std::string text = KernelLibraries::Get().List();
+    *size = text.size() + 1;
+    return buffer == nullptr ? synSuccess : CopyWhole(text, buffer, capacity);
+  });
+}
+
+synStatus synEmulatorGraphDeclareKernel(synGraphHandle handle, const char* guid, uint32_t version) {
+  return GraphCall(handle, [&](const std::shared_ptr<Graph>& graph) -> synStatus {
+    SYN_REQUIRE_ARGUMENT(guid != nullptr && *guid != '\0' && version != 0);
+    graph->custom_kernels()[guid] = version;
+    return synSuccess;
   });
 }
 

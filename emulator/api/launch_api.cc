@@ -44,7 +44,9 @@ synStatus TakeSignals(Device& device, const Stream& stream, const LoadedRecipe& 
 }
 
 synStatus StatusOf(const absl::Status& status) {
-  const synStatus code = absl::IsFailedPrecondition(status) ? synUnsupported : synOutOfHostMemory;
+  const synStatus code = absl::IsFailedPrecondition(status)  ? synUnsupported
+                         : absl::IsResourceExhausted(status) ? synOutOfHostMemory
+                                                             : synFail;
   return Fail(code, status.message());
 }
 

@@ -68,6 +68,7 @@ synStatus CheckGuid(const Node& node, uint32_t params_size) {
     return Fail(synFail, "node ", node.name, ": guid ", node.guid,
                 " is for the compiler's own use");
   }
+  if (node.custom_version != 0) return CheckNode(node, params_size);
   SYN_RETURN_IF_FAILED(CheckNode(node, params_size));
   const absl::StatusOr<const CompilerDoor*> door = OpenCompiler();
   if (!door.ok()) return FailWith(synFail, hpu::ToText(door.status()));
@@ -82,6 +83,8 @@ synStatus CreateNode(const std::shared_ptr<Graph>& graph, const NodeArguments& a
   Node node;
   node.guid = arguments.guid;
   node.name = arguments.name == nullptr ? "" : arguments.name;
+  const auto custom = graph->custom_kernels().find(node.guid);
+  if (custom != graph->custom_kernels().end()) node.custom_version = custom->second;
   SYN_RETURN_IF_FAILED(FindTensors(arguments.inputs, arguments.num_inputs, &node.inputs));
   SYN_RETURN_IF_FAILED(FindTensors(arguments.outputs, arguments.num_outputs, &node.outputs));
   const uint64_t max_const_bytes =

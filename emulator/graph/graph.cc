@@ -68,6 +68,7 @@ std::shared_ptr<Graph> Graph::Duplicate() const {
   copy->next_section_id_ = next_section_id_;
   copy->next_name_ = next_name_;
   copy->attributes_ = attributes_;
+  copy->custom_kernels_ = custom_kernels_;
   std::unordered_map<const Section*, std::shared_ptr<Section>> sections;
   std::unordered_map<const Tensor*, std::shared_ptr<Tensor>> tensors;
   for (const std::shared_ptr<Tensor>& tensor : tensors_) {
@@ -139,6 +140,7 @@ GraphDesc Graph::Describe(const std::string& name) const {
     out.inputs = indices(node.inputs);
     out.outputs = indices(node.outputs);
     out.params = node.params;
+    out.custom_version = node.custom_version;
     out.deterministic = node.deterministic;
     const size_t first = desc.nodes.size();
     AddInNativeLayout(node, std::move(out), &desc);

@@ -81,6 +81,7 @@ struct Node {
   std::string name;
   std::vector<std::shared_ptr<Tensor>> inputs;  // null = absent
   std::vector<std::shared_ptr<Tensor>> outputs;
+  uint32_t custom_version = 0;  // not 0: a kernel of the caller's own
   std::vector<uint8_t> params;
   bool has_params = false;
   bool deterministic = false;
@@ -106,6 +107,8 @@ class Graph {
   const std::vector<std::shared_ptr<Tensor>>& tensors() const { return tensors_; }
   std::vector<Node>& nodes() { return nodes_; }
   const std::vector<Node>& nodes() const { return nodes_; }
+  // The versions of the caller's own kernels by guid (synEmulatorGraphDeclareKernel).
+  std::map<std::string, uint32_t>& custom_kernels() { return custom_kernels_; }
   uint32_t NextSectionId() { return next_section_id_++; }
 
   // Returns null if no tensor has the name.
@@ -136,6 +139,7 @@ class Graph {
   std::vector<std::shared_ptr<Tensor>> tensors_;
   std::map<std::string, std::shared_ptr<Tensor>> by_name_;
   std::vector<Node> nodes_;  // id = index
+  std::map<std::string, uint32_t> custom_kernels_;
 };
 
 // Checks a tensor before a node takes it (reference 4.5): returns synInvalidArgument if its

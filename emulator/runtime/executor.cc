@@ -38,14 +38,13 @@ uint64_t CpuNanoseconds(clockid_t clock) {
 
 // Runs the kernel's tasks one piece after the other and returns the time of each
 // (synEmulatorTraceTasks). A kernel that one thread runs is one piece.
-std::vector<uint64_t> TimePieces(const KernelLaunch& kernel, bool one_thread,
-                                 const ParallelLoop& loop) {
+std::vector<uint64_t> TimePieces(bool one_thread, const ParallelLoop& loop) {
   constexpr uint64_t kMostPieces = 1024;
-  const uint64_t grains = (kernel.tasks + kernel.grain - 1) / kernel.grain;
+  const uint64_t grains = (loop.tasks + loop.grain - 1) / loop.grain;
   const uint64_t pieces = one_thread ? 1 : std::min(grains, kMostPieces);
   std::vector<uint64_t> took(pieces);
   const auto border = [&](uint64_t n) {
-    return static_cast<int64_t>(std::min(kernel.tasks, grains * n / pieces * kernel.grain));
+    return static_cast<int64_t>(std::min(loop.tasks, grains * n / pieces * loop.grain));
   };
   for (uint64_t i = 0; i < pieces; ++i) {
     const uint64_t start_ns = CpuNanoseconds(CLOCK_THREAD_CPUTIME_ID);
@@ -53,6 +52,14 @@ std::vector<uint64_t> TimePieces(const KernelLaunch& kernel, bool one_thread,
     took[i] = CpuNanoseconds(CLOCK_THREAD_CPUTIME_ID) - start_ns;
   }
   return took;
+}
+
+// The outputs stay undefined, but no thread may wait for them for ever.
+void FailSignals(const LaunchRequest& request, size_t first, synStatus status) {
+  for (size_t i = first; i < request.signals.size(); ++i) {
+    request.signals[i].progress->Fail(status);
+    request.signals[i].progress->Advance();
+  }
 }
 
 }  // namespace
@@ -64,9 +71,21 @@ struct Executor::RunState {
   AlignedBuffer scratch;  // the scratch of the thread that runs the launch
 };
 
+void Executor::RunLoop(const LoadedRecipe& recipe, uint32_t kernel, const ParallelLoop& loop,
+                       std::vector<KernelTrace>* traces) {
+  const bool one_thread = recipe.runs_on_one_thread(kernel);
+  if (traces != nullptr) {
+    traces->push_back(RunTraced(one_thread, loop));
+  } else if (one_thread) {
+    loop.function(loop.context, 0, static_cast<int64_t>(loop.tasks), loop.caller_scratch);
+  } else {
+    pool_->Run(loop);
+  }
+}
+
 // Runs all kernels, or those after the prologue if another launch ran that.
-void Executor::RunKernels(const LaunchRequest& request, const RunState& run,
-                          std::vector<KernelTrace>* traces) {
+synStatus Executor::RunKernels(const LaunchRequest& request, const RunState& run,
+                               std::vector<KernelTrace>* traces) {
   const LoadedRecipe& recipe = *request.recipe;
   const std::vector<KernelLaunch>& kernels = recipe.recipe().kernels;
   size_t next_signal = 0;
@@ -83,28 +102,33 @@ void Executor::RunKernels(const LaunchRequest& request, const RunState& run,
     if (run.copies.fills_kept && k == prologue) run.copies.kept->SetReady();
     signal_up_to(k);
     const KernelLaunch& kernel = kernels[k];
-    const KernelCall call{recipe.function(kernel.entry),
-                          run.operands.data() + recipe.first_operand(k)};
-    const ParallelLoop loop = LoopOf(kernel, &call, run.scratch.data());
-    if (traces != nullptr) {
-      traces->push_back(RunTraced(kernel, recipe.runs_on_one_thread(k), loop));
-    } else if (recipe.runs_on_one_thread(k)) {
-      RunTasks(&call, 0, static_cast<int64_t>(kernel.tasks), run.scratch.data());
-    } else {
-      pool_->Run(loop);
+    void* const* operands = run.operands.data() + recipe.first_operand(k);
+    if (kernel.custom == KernelLaunch::kOwnCode) {
+      const KernelCall call{recipe.function(kernel.entry), operands};
+      RunLoop(recipe, k, LoopOf(kernel, &call, run.scratch.data()), traces);
+      continue;
+    }
+    const PreparedKernel& custom = recipe.custom_kernel(kernel.custom);
+    const CustomRun call(custom, operands);
+    RunLoop(recipe, k,
+            {.function = &CustomRun::RunTasks, .context = &call, .tasks = custom.tasks()}, traces);
+    if (!call.status().ok()) {
+      const synStatus status = Fail(synFail, call.status().message());
+      FailSignals(request, next_signal, status);
+      return status;
     }
   }
   if (run.copies.fills_kept && prologue == kernels.size()) run.copies.kept->SetReady();
   signal_up_to(static_cast<uint32_t>(kernels.size()));
+  return synSuccess;
 }
 
-KernelTrace Executor::RunTraced(const KernelLaunch& kernel, bool one_thread,
-                                const ParallelLoop& loop) {
+KernelTrace Executor::RunTraced(bool one_thread, const ParallelLoop& loop) {
   KernelTrace trace{.start_ns = NowNanoseconds()};
   if (profiler_->task_times()) {
-    trace.piece_ns = TimePieces(kernel, one_thread, loop);
+    trace.piece_ns = TimePieces(one_thread, loop);
   } else if (one_thread) {
-    loop.function(loop.context, 0, static_cast<int64_t>(kernel.tasks), loop.caller_scratch);
+    loop.function(loop.context, 0, static_cast<int64_t>(loop.tasks), loop.caller_scratch);
   } else {
     std::atomic<uint64_t> busy_ns{0};
     ParallelLoop timed = loop;
@@ -202,7 +226,7 @@ synStatus Executor::Run(const LaunchRequest& request) {
     PoisonWorkspace(request);
     ResolveOperands(request, &run);
     std::vector<KernelTrace> traces;
-    RunKernels(request, run, start_ns != 0 ? &traces : nullptr);
+    status = RunKernels(request, run, start_ns != 0 ? &traces : nullptr);
     if (start_ns != 0) {
       profiler_->AddLaunch({request.recipe, &request.recipe->recipe()}, request.origin,
                            {.start_ns = start_ns,
@@ -218,11 +242,7 @@ synStatus Executor::Run(const LaunchRequest& request) {
               (run.copies.kept != nullptr && !run.copies.fills_kept ? recipe.prologue : 0));
     DropWritten(request);
   } else {
-    // The outputs stay undefined, but no thread may wait for them for ever.
-    for (const LaunchSignal& signal : request.signals) {
-      signal.progress->Fail(status);
-      signal.progress->Advance();
-    }
+    FailSignals(request, 0, status);
   }
   run.copies.Release();
   return status;

@@ -49,10 +49,13 @@ class Executor {
   void DropWritten(const LaunchRequest& request);
   // Strict mode: a launch must not depend on what earlier ones left in its workspace.
   void PoisonWorkspace(const LaunchRequest& request) const;
-  // `traces` receives the traces of the kernels; it is null while nothing is traced.
-  void RunKernels(const LaunchRequest& request, const RunState& run,
-                  std::vector<KernelTrace>* traces);
-  KernelTrace RunTraced(const KernelLaunch& kernel, bool one_thread, const ParallelLoop& loop);
+  // `traces` receives the traces of the kernels; it is null while nothing is traced. After a
+  // failure no further kernel runs.
+  synStatus RunKernels(const LaunchRequest& request, const RunState& run,
+                       std::vector<KernelTrace>* traces);
+  void RunLoop(const LoadedRecipe& recipe, uint32_t kernel, const ParallelLoop& loop,
+               std::vector<KernelTrace>* traces);
+  KernelTrace RunTraced(bool one_thread, const ParallelLoop& loop);
 
   PackCache packs_;
   Counters* const counters_;

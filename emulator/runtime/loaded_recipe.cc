@@ -74,9 +74,10 @@ void LoadedRecipe::PlanKernels() {
   for (const KernelLaunch& kernel : recipe_.kernels) {
     first_operand_.push_back(first_operand_.back() + static_cast<uint32_t>(kernel.operands.size()));
     max_scratch_bytes_ = std::max(max_scratch_bytes_, kernel.scratch_bytes);
-    one_thread_.push_back(kernel.tasks <= kernel.grain ||
-                          (kernel.flops + kernel.bytes > 0 && kernel.flops < kOneThreadFlops &&
-                           kernel.bytes < kOneThreadBytes));
+    one_thread_.push_back(
+        (kernel.custom == KernelLaunch::kOwnCode && kernel.tasks <= kernel.grain) ||
+        (kernel.flops + kernel.bytes > 0 && kernel.flops < kOneThreadFlops &&
+         kernel.bytes < kOneThreadBytes));
   }
   for (const PackedOperand& packed : recipe_.packed) {
     max_scratch_bytes_ = std::max(max_scratch_bytes_, packed.kernel.scratch_bytes);
@@ -171,7 +172,14 @@ absl::Status LoadedRecipe::MapLocked() {
   if (constants.size() != 0) {
     std::memcpy(constants.data(), recipe_.constants.data(), constants.size());
   }
+  std::vector<PreparedKernel> custom_kernels;
+  for (const CustomKernel& custom : recipe_.custom_kernels) {
+    absl::StatusOr<PreparedKernel> prepared = PreparedKernel::Prepare(custom);
+    if (!prepared.ok()) return Annotate(prepared.status(), "recipe " + recipe_.name);
+    custom_kernels.push_back(*prepared);
+  }
   RETURN_IF_ERROR(code_->Map(recipe_.code));
+  custom_kernels_ = std::move(custom_kernels);
   constants_ = std::move(constants);
   return absl::OkStatus();
 }

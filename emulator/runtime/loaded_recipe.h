@@ -18,6 +18,7 @@
 #include "emulator/base/aligned_buffer.h"
 #include "emulator/runtime/bound_table.h"
 #include "emulator/runtime/code_image.h"
+#include "emulator/runtime/custom_kernel.h"
 #include "emulator/runtime/pack_cache.h"
 #include "recipe/recipe.h"
 
@@ -85,9 +86,12 @@ class LoadedRecipe {
   // Returns whether the kernel is too small to be worth waking the other threads.
   bool runs_on_one_thread(uint32_t kernel) const { return one_thread_[kernel]; }
 
-  // Maps code and constants; later calls cost an atomic load. Returns FAILED_PRECONDITION if the
-  // recipe needs a higher ISA level than this host has.
+  // Maps code and constants, and finds custom kernels; later calls cost an atomic load. Returns
+  // FAILED_PRECONDITION if the recipe needs a higher ISA level than this host has, and errors of
+  // PreparedKernel::Prepare.
   absl::Status EnsureExecutable();
+  // Returns the kernel of an entry of Recipe::custom_kernels, once the recipe is executable.
+  const PreparedKernel& custom_kernel(uint32_t index) const { return custom_kernels_[index]; }
   KernelFunction function(uint32_t entry) const { return code_->function(entry); }
   const std::shared_ptr<CodeImage>& code() const { return code_; }
   const uint8_t* constants() const { return constants_.data(); }
@@ -159,6 +163,7 @@ class LoadedRecipe {
   std::atomic<bool> mapped_{false};
   const std::shared_ptr<CodeImage> code_ = std::make_shared<CodeImage>();
   AlignedBuffer constants_;
+  std::vector<PreparedKernel> custom_kernels_;
 
   std::mutex const_mutex_;
   std::map<uint32_t, ConstSectionData> const_sections_;

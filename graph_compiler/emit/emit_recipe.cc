@@ -13,6 +13,7 @@
 #include "graph_compiler/contraction/contraction.h"
 #include "graph_compiler/contraction/tiles/transpose_copy.h"
 #include "graph_compiler/emit/contraction_specs.h"
+#include "graph_compiler/emit/custom_kernels.h"
 #include "graph_compiler/ir/overlaps.h"
 #include "graph_compiler/plan/memory_plan.h"
 #include "graph_compiler/plan/schedule.h"
@@ -200,6 +201,7 @@ class RecipeEmitter {
   absl::Status EmitKernel(size_t k) {
     if (kernels_[k].is_loop) return EmitLoop(k);
     const Node& node = loops_.nodes[kernels_[k].nodes[0]];
+    if (node.Is<CustomCall>()) return EmitCustom(k, node);
     return node.Is<Sort>() ? EmitSort(k, node) : EmitContraction(k, node);
   }
 
@@ -251,6 +253,14 @@ class RecipeEmitter {
                        indices.has_value() ? RefOf(indices->value) : OperandRef{}};
     launch.bytes = loops_.values[in.value].bytes;
     launches_.push_back({std::move(launch), unit, k});
+    return absl::OkStatus();
+  }
+
+  absl::Status EmitCustom(size_t k, const Node& node) {
+    KernelLaunch launch = MakeCustomLaunch(node, [this](ValueId value) { return RefOf(value); });
+    launch.custom = static_cast<uint32_t>(recipe_.custom_kernels.size());
+    recipe_.custom_kernels.push_back(MakeCustomKernel(node));
+    launches_.push_back({std::move(launch), 0, k});
     return absl::OkStatus();
   }
 
@@ -340,7 +350,9 @@ class RecipeEmitter {
       ref.index = 0;
     };
     for (PlacedLaunch& placed : launches_) {
-      placed.launch.entry = EntryOf(placed.unit, placed.launch.entry);
+      if (placed.launch.custom == KernelLaunch::kOwnCode) {
+        placed.launch.entry = EntryOf(placed.unit, placed.launch.entry);
+      }
       for (OperandRef& ref : placed.launch.operands) place(ref, placed.kernel);
       if (placed.kernel < prologue_.kernels) ++recipe_.prologue;
       recipe_.kernels.push_back(std::move(placed.launch));

@@ -52,6 +52,12 @@ const GuidRow* FindGuid(const std::string& guid, std::string* base) {
   return nullptr;
 }
 
+const GuidRow* FindRow(const NodeDesc& node, std::string* base) {
+  if (node.custom_version == 0) return FindGuid(node.guid, base);
+  if (base != nullptr) *base = node.guid;
+  return &CustomKernelRow();
+}
+
 std::string SizesText(const Sizes& sizes) {
   std::string text = "[";
   for (size_t i = 0; i < sizes.size(); ++i) {

@@ -41,6 +41,12 @@ struct GuidRow {
 // Returns the row of a full guid and its base name, or null if there is none.
 const GuidRow* FindGuid(const std::string& guid, std::string* base);
 
+// The row of every node that is a kernel of the caller's own (NodeDesc::custom_version).
+const GuidRow& CustomKernelRow();
+
+// Returns the row of a node and the base name of its guid, or null if the guid is not known.
+const GuidRow* FindRow(const NodeDesc& node, std::string* base);
+
 // The rows by area, which guid_table.cc joins.
 std::span<const GuidRow> ElementwiseRows();
 std::span<const GuidRow> ActivationRows();

@@ -144,7 +144,7 @@ absl::Status Importer::ResolveOutputTypes() {
 
 absl::Status Importer::ImportNode(const NodeDesc& node) {
   node_ = &node;
-  const GuidRow* row = FindGuid(node.guid, &guid_base_);
+  const GuidRow* row = FindRow(node, &guid_base_);
   if (row == nullptr) return Unimplemented("unknown guid");
   RETURN_IF_ERROR(ResolveOutputTypes());
   return row->import_node(*this);

@@ -49,8 +49,15 @@ void Dump::Write(const std::string& stage, const Recipe& recipe) const {
   dot << "digraph recipe {\n";
   for (size_t k = 0; k < recipe.kernels.size(); ++k) {
     const KernelLaunch& launch = recipe.kernels[k];
-    text << "kernel " << k << " entry " << launch.entry << " tasks " << launch.tasks << " grain "
-         << launch.grain << " scratch " << launch.scratch_bytes << ' ' << launch.name << '\n';
+    text << "kernel " << k;
+    if (launch.custom == KernelLaunch::kOwnCode) {
+      text << " entry " << launch.entry;
+    } else {
+      const CustomKernel& custom = recipe.custom_kernels[launch.custom];
+      text << " custom " << custom.guid << " version " << custom.version;
+    }
+    text << " tasks " << launch.tasks << " grain " << launch.grain << " scratch "
+         << launch.scratch_bytes << ' ' << launch.name << '\n';
     dot << "  k" << k << " [label=\"" << launch.name << "\"];\n";
     if (k > 0) dot << "  k" << k - 1 << " -> k" << k << ";\n";
     for (const OperandRef& ref : launch.operands) {

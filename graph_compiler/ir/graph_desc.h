@@ -44,6 +44,8 @@ struct NodeDesc {
   std::vector<uint32_t> inputs;  // tensor indices or kNoTensor
   std::vector<uint32_t> outputs;
   std::vector<uint8_t> params;  // the syn*/ns_* struct, recognised by size
+  // Not 0: the guid is a kernel of the caller's own, of this version (hpu_custom_kernel.h).
+  uint32_t custom_version = 0;
   bool deterministic = false;
   std::vector<uint32_t> blocked_by;  // control edges: indices of nodes that must run before
 };

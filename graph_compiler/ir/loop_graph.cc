@@ -77,8 +77,9 @@ void PrintView(std::ostream& out, const char* name, const View& view) {
 
 const char* KindName(const Node& node) {
   static constexpr const char* kNames[] = {
-      "loop", "gemm",          "conv", "weight_gradient", "attention", "attention_backward",
-      "sort", "quantized_gemm"};
+      "loop", "gemm",           "conv",  "weight_gradient", "attention", "attention_backward",
+      "sort", "quantized_gemm", "custom"};
+  static_assert(std::size(kNames) == std::variant_size_v<decltype(node.kind)>);
   return kNames[node.kind.index()];
 }
 
@@ -137,6 +138,9 @@ std::vector<PortType> ListPorts(Variant& kind) {
     read("in", sort->in);
     if (sort->values.has_value()) write("values", *sort->values);
     if (sort->indices.has_value()) write("indices", *sort->indices);
+  } else if (auto* custom = std::get_if<CustomCall>(&kind)) {
+    for (auto& input : custom->inputs) read("input", input.view);
+    for (auto& output : custom->outputs) write("output", output.view);
   }
   return ports;
 }

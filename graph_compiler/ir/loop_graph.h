@@ -153,10 +153,24 @@ struct BasicPort {
 using Port = BasicPort<View>;
 using ConstPort = BasicPort<const View>;
 
+// A call of the caller's own kernel (hpu_custom_kernel.h), of which the compiler knows operands
+// alone. Its body is empty, and its domain is that of the first output.
+struct CustomCall {
+  struct Operand {
+    View view;
+    synDataType dtype = syn_type_na;
+  };
+  std::string guid;
+  uint32_t version = 0;
+  std::vector<uint8_t> params;
+  std::vector<Operand> inputs, outputs;
+};
+
 struct Node {
   std::string name;
   Shape domain;  // the dimensions that are iterated over
-  std::variant<Loop, Gemm, Conv, WeightGradient, Attention, AttentionBackward, Sort, QuantizedGemm>
+  std::variant<Loop, Gemm, Conv, WeightGradient, Attention, AttentionBackward, Sort, QuantizedGemm,
+               CustomCall>
       kind;
   // The body of a loop is everything that the loop does. The body of a product or convolution is
   // its epilogue, in which kAccumulator 0 is the sum of products. Operands that are buffers are

@@ -33,7 +33,7 @@ class PrologueFinder {
       made_[v] = graph_.values[v].home == Home::kWorkspace;
     }
     for (size_t k = 0; k < kernels_.size(); ++k) {
-      if (!IsWorthKeeping(k)) TakeOut(k);
+      if (IsCustom(k) || !IsWorthKeeping(k)) TakeOut(k);
     }
     Settle();
     DropDownTo(std::max(kAlwaysKept, weight_bytes_ / kWeightsPerKeptByte));
@@ -63,6 +63,11 @@ class PrologueFinder {
     uint64_t bytes = 0;
     for (const ValueId value : values) bytes += graph_.values[value].bytes;
     return bytes;
+  }
+
+  // A kernel of the caller's own may fail, and its failure must not be kept.
+  bool IsCustom(size_t k) const {
+    return !kernels_[k].is_loop && graph_.nodes[kernels_[k].nodes[0]].Is<CustomCall>();
   }
 
   bool IsWorthKeeping(size_t k) const {

@@ -115,6 +115,19 @@ synStatus synEmulatorTensorSetWeight(synTensor tensor, bool value);
 // added to the graph afterwards.
 synStatus synEmulatorGraphCheck(synGraphHandle graph);
 
+// Looks for a kernel of the caller's own (hpu_custom_kernel.h) in the libraries that GC_KERNEL_PATH
+// names, which it opens. *version receives the version of the first one with this guid, or 0.
+synStatus synEmulatorFindKernel(const char* guid, uint32_t* version);
+// Writes a line "guid version" for each kernel of these libraries. The arguments are those of
+// synEmulatorGetCounters.
+synStatus synEmulatorListKernels(char* buffer, size_t capacity, size_t* size);
+
+// Declares that nodes with this guid, which are created after the call, are a kernel of the
+// caller's own of this version, and no node of the device. Compiling opens no library: the recipe
+// holds guid and version, and the process that launches it looks for them. Their outputs need
+// sizes. Returns synInvalidArgument for version 0 or a guid of no letters.
+synStatus synEmulatorGraphDeclareKernel(synGraphHandle graph, const char* guid, uint32_t version);
+
 // Does the same as synRecipeDeSerialize, from memory.
 synStatus synEmulatorRecipeDeserialize(synRecipeHandle* recipe, const void* bytes, size_t size);
 

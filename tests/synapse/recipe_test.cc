@@ -25,6 +25,18 @@ Recipe RichRecipe() {
   recipe.kernels[0].operands.push_back(
       {.kind = OperandRef::Kind::kConstant, .index = 0, .offset = 2});
   recipe.kernels[0].operands.push_back({.kind = OperandRef::Kind::kNull, .index = 0, .offset = 0});
+  // A custom kernel that reads 10 x 5 elements of `b`, every other one from behind.
+  recipe.custom_kernels = {{.guid = "mine",
+                            .version = 3,
+                            .params = {1, 2},
+                            .inputs = {{syn_type_int32, {10, 5}, {-2, 20}}},
+                            .outputs = {{syn_type_int32, {10, 5}, {1, 10}}}}};
+  KernelLaunch custom;
+  custom.name = "custom";
+  custom.custom = 0;
+  custom.operands = {{.kind = OperandRef::Kind::kPersistent, .index = 1, .offset = 18 * 4},
+                     {.kind = OperandRef::Kind::kPersistent, .index = 2, .offset = 0}};
+  recipe.kernels.push_back(std::move(custom));
   return recipe;
 }
 
@@ -46,6 +58,12 @@ TEST(RecipeTest, RoundTripGivesEqualBytes) {
   EXPECT_EQ(decoded->kernels[0].factors, Factors::kBf16);
   EXPECT_EQ(decoded->packed[0].format, "test copy 100");
   EXPECT_EQ(decoded->const_sections[0].data, (Bytes{9, 8, 7}));
+  EXPECT_EQ(decoded->kernels[0].custom, KernelLaunch::kOwnCode);
+  EXPECT_EQ(decoded->kernels[1].custom, 0u);
+  EXPECT_EQ(decoded->custom_kernels[0].guid, "mine");
+  EXPECT_EQ(decoded->custom_kernels[0].version, 3u);
+  EXPECT_EQ(decoded->custom_kernels[0].params, (Bytes{1, 2}));
+  EXPECT_EQ(decoded->custom_kernels[0].inputs[0].strides, (std::vector<int64_t>{-2, 20}));
 }
 
 TEST(RecipeTest, EveryFlippedByteIsDataLossOrAnotherVersion) {
@@ -89,7 +107,8 @@ TEST(RecipeTest, MutationsWithRightChecksumNeverCrash) {
       }
       ++accepted;
       const LoadedRecipe loaded(std::move(decoded).value());
-      ASSERT_EQ(loaded.num_operands(), loaded.recipe().kernels[0].operands.size());
+      ASSERT_EQ(loaded.num_operands(), loaded.recipe().kernels[0].operands.size() +
+                                           loaded.recipe().kernels[1].operands.size());
     }
   }
   EXPECT_GT(accepted, 0);
@@ -135,6 +154,40 @@ TEST(RecipeTest, RangeChecks) {
   EXPECT_TRUE(refused([](Recipe& r) { r.tensors[0].sizes = {uint64_t{1} << 60, 16}; }));
   EXPECT_TRUE(refused([](Recipe& r) { r.tensors[0].permutation = {1}; }));
   EXPECT_TRUE(refused([](Recipe& r) { r.tensors[0].dtype = syn_type_na; }));
+}
+
+TEST(RecipeTest, RangeChecksOfCustomKernels) {
+  const auto refusal = [](auto&& change) {
+    Recipe recipe = RichRecipe();
+    change(recipe.kernels[1], recipe.custom_kernels[0]);
+    return std::string(DecodeRecipe(EncodeRecipe(recipe)).status().message());
+  };
+  using Launch = KernelLaunch;
+  using Custom = CustomKernel;
+  EXPECT_EQ(refusal([](Launch&, Custom&) {}), "");
+  const std::vector<std::pair<std::string, std::string>> refused = {
+      {"custom kernel 1 of 1", refusal([](Launch& l, Custom&) { l.custom = 1; })},
+      {"and entry 1 of a custom", refusal([](Launch& l, Custom&) { l.entry = 1; })},
+      {" 2 tasks ", refusal([](Launch& l, Custom&) { l.tasks = 2; })},
+      {": 1 operands", refusal([](Launch& l, Custom&) { l.operands.pop_back(); })},
+      {"18 before", refusal([](Launch& l, Custom&) { l.operands[0].offset = 17 * 4; })},
+      {"to 80 behind", refusal([](Launch& l, Custom&) { l.operands[0].offset = 21 * 4; })},
+      {"operand 1: ", refusal([](Launch& l, Custom&) { l.operands[1].offset = 51 * 4; })},
+      {"operand 0: ", refusal([](Launch& l, Custom&) { l.operands[0] = {}; })},
+      {"dimension 0 of size 0", refusal([](Launch&, Custom& c) { c.inputs[0].sizes[0] = 0; })},
+      {"2 sizes and 1 str", refusal([](Launch&, Custom& c) { c.inputs[0].strides.pop_back(); })},
+      {"element type", refusal([](Launch&, Custom& c) { c.inputs[0].dtype = syn_type_na; })},
+      {"stride ", refusal([](Launch&, Custom& c) { c.outputs[0].strides[1] = INT64_MIN; })},
+  };
+  for (const auto& [expected, message] : refused) {
+    EXPECT_NE(message.find(expected), std::string::npos) << expected << ": " << message;
+  }
+  Recipe recipe = RichRecipe();
+  std::swap(recipe.kernels[0], recipe.kernels[1]);
+  recipe.tensors[2].is_written = false;
+  recipe.prologue = 1;
+  EXPECT_NE(DecodeRecipe(EncodeRecipe(recipe)).status().message().find("is a custom one"),
+            std::string::npos);
 }
 
 TEST(LoadedRecipeTest, PlansSectionsAndExternals) {
