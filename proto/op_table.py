@@ -23,6 +23,7 @@ KINDS = (
     "source",
     "window",
     "random",
+    "custom",
 )
 ATTR_TYPES = {"int": "kInt", "float": "kFloat", "bool": "kBool", "text": "kText", "ints": "kInts"}
 DTYPE_SETS = ("float", "number", "integer", "bool", "any")
@@ -211,8 +212,10 @@ def parse_op(row: dict) -> Op:
     require(matched is not None, name, "shape must name a rule (compiler_server/ir/infer*.cc)")
     require(bool(op.expr) == (kind == "elementwise"), name, "expr goes with elementwise")
     require(set(op.flags) <= set(FLAGS), name, f"flags must be some of {sorted(FLAGS)}")
-    # Draws need the state of a generator, which is no input of an example.
-    require(bool(op.examples) == bool(op.guid) or kind == "random", name, "examples go with a guid")
+    # Draws need the state of a generator, which is no input of an example, and only its author can
+    # say what a custom kernel computes.
+    free = kind in ("random", "custom")
+    require(bool(op.examples) == bool(op.guid) or free, name, "examples go with a guid")
     missing = sorted(set(op.labels) - set(op.refused))
     require(not missing, name, f"refused must have a node for {missing}")
     for attr, attr_type in op.attrs.items():

@@ -200,6 +200,8 @@ absl::StatusOr<std::vector<HostTensor>> EvaluateNode(const Node& node,
   switch (Traits(node.op).op_class) {
     case OpClass::kOpaque:
       return Unimplemented("cannot evaluate ", node.aten->target);
+    case OpClass::kCustom:
+      return Unimplemented("cannot evaluate custom kernel ", node.Text(AttrKey::kGuid));
     case OpClass::kElementwise:
       evaluate::Elementwise(node, operands, out[0]);
       break;

@@ -4,6 +4,7 @@
 
 #include "compiler_server/ir/constraint.h"
 #include "compiler_server/ir/infer_rules.h"
+#include "compiler_server/ir/parse_type.h"
 
 namespace hpu::ir {
 
@@ -119,6 +120,24 @@ Result InferWindowDeclared(const Call& call) {
                  y.sizes.back() == x.sizes.back(),
              "resize_c1", "result ", ToText(y), " for ", ToText(x));
   return One(x.dtype, y.sizes);
+}
+
+Result InferCustom(const Call& call) {
+  const auto& guid = std::get<std::string>(*call.attrs.Find(AttrKey::kGuid));
+  const auto& params = std::get<std::string>(*call.attrs.Find(AttrKey::kParams));
+  const auto& text = std::get<std::string>(*call.attrs.Find(AttrKey::kTypes));
+  const int64_t version = call.Int(AttrKey::kVersion);
+  Types types;
+  Lexer lexer(text);
+  do types.push_back(ParseType(lexer));
+  while (lexer.ok() && lexer.Try(","));
+  const bool row_major = std::ranges::all_of(types, &TensorType::contiguous);
+  CONSTRAINT(lexer.ok() && lexer.AtEnd() && row_major, "custom_c1", "types are '", text, "'");
+  const bool hexadecimal = params.find_first_not_of("0123456789abcdef") == std::string::npos;
+  CONSTRAINT(hexadecimal && params.size() % 2 == 0, "custom_c2", "params are '", params, "'");
+  CONSTRAINT(!guid.empty() && version >= 0 && version <= UINT32_MAX, "custom_c3", "guid '", guid,
+             "' of version ", version);
+  return types;
 }
 
 Result InferDeclared(const Call& call) { return One(call.declared->dtype, call.declared->sizes); }

@@ -21,9 +21,9 @@ struct AttrSpec {
 struct OpTraits {
   std::string_view name;
   OpClass op_class;
-  int min_operands;  // those that must be present; optional ones follow
-  int max_operands;  // -1 = any number
-  int results;
+  int min_operands;                 // those that must be present; optional ones follow
+  int max_operands;                 // -1 = any number
+  int results;                      // -1 = any number
   std::span<const AttrSpec> attrs;  // all required, sorted by name
   DTypeSet dtypes;
   ResultType result_type;

@@ -100,10 +100,13 @@ class Verifier {
     }
     for (const Value* result : node.results) RETURN_IF_ERROR(CheckType(result->type));
     if (node.op == OpKind::kAten) return CheckAten(node);
-    CONSTRAINT(static_cast<int>(node.results.size()) == Traits(node.op).results, "form_c5",
-               node.results.size(), " results");
+    const int results = Traits(node.op).results;
+    CONSTRAINT(
+        results < 0 ? !node.results.empty() : static_cast<int>(node.results.size()) == results,
+        "form_c5", node.results.size(), " results");
     ASSIGN_OR_RETURN(const std::vector<TensorType> types,
                      InferTypes(node.op, node.operands, node.attrs, &node.results[0]->type));
+    CONSTRAINT(types.size() == node.results.size(), "form_c5", node.results.size(), " results");
     for (size_t i = 0; i < types.size(); ++i) {
       const TensorType& type = node.results[i]->type;
       CONSTRAINT(type.dtype == types[i].dtype && type.sizes == types[i].sizes, "result_c1",

@@ -15,8 +15,8 @@ using ir::OpKind;
 const std::vector<LoweringRule>& Rules() {
   static const auto* const rules = [] {
     auto* all = new std::vector<LoweringRule>;
-    for (const auto rows : {ContractRules(), IndexRules(), MovementRules(), NormalizeRules(),
-                            PointwiseRules(), ReduceRules(), WindowRules()}) {
+    for (const auto rows : {ContractRules(), CustomRules(), IndexRules(), MovementRules(),
+                            NormalizeRules(), PointwiseRules(), ReduceRules(), WindowRules()}) {
       all->insert(all->end(), rows.begin(), rows.end());
     }
     return all;

@@ -52,6 +52,7 @@ struct LoweringRule {
 
 // Each family has one lower_*.cc with its functions and, at its end, its rows.
 std::span<const LoweringRule> ContractRules();
+std::span<const LoweringRule> CustomRules();
 std::span<const LoweringRule> IndexRules();
 std::span<const LoweringRule> MovementRules();
 std::span<const LoweringRule> NormalizeRules();

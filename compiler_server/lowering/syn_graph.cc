@@ -178,6 +178,13 @@ void SynGraph::Node(const std::string& guid, const std::vector<Tensor>& inputs,
   }
 }
 
+void SynGraph::DeclareKernel(const std::string& guid, uint32_t version) {
+  digest_.Field("kernel").Field(guid).Number(version);
+  if (!status_.ok() || functions_.synEmulatorGraphDeclareKernel == nullptr) return;
+  Check(functions_.synEmulatorGraphDeclareKernel(graph_, guid.c_str(), version),
+        "synEmulatorGraphDeclareKernel");
+}
+
 void SynGraph::TypedNode(std::string_view base, DType dtype, const std::vector<Tensor>& inputs,
                          const std::vector<Tensor>& outputs, Params params) {
   Node(std::string(base) + "_" + std::string(GuidSuffix(dtype)), inputs, outputs, params);

@@ -59,6 +59,8 @@ struct Params {
   explicit Params(const T& value) : data(&value), size(sizeof(T)) {}
   template <typename T>
   explicit Params(const ZeroedParams<T>& value) : data(value.bytes()), size(sizeof(T)) {}
+  explicit Params(std::span<const uint8_t> bytes)
+      : data(bytes.empty() ? nullptr : bytes.data()), size(static_cast<unsigned>(bytes.size())) {}
   const void* data = nullptr;
   unsigned size = 0;
 };
@@ -103,6 +105,8 @@ class SynGraph {
   void Node(const std::string& guid, const std::vector<Tensor>& inputs,
             const std::vector<Tensor>& outputs, Params params = {},
             const Layouts* layouts = nullptr);
+  // Declares that nodes of this guid are a kernel of the user's own. A card looks for it by itself.
+  void DeclareKernel(const std::string& guid, uint32_t version);
   // Adds the suffix of `dtype` to `base`.
   void TypedNode(std::string_view base, DType dtype, const std::vector<Tensor>& inputs,
                  const std::vector<Tensor>& outputs, Params params = {});

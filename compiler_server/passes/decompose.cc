@@ -44,7 +44,8 @@ const std::unordered_map<std::string_view, HandlerRow>& Handlers() {
                             Fp8Rows(),
                             ExpertRows(),
                             Int4Rows(),
-                            BlockSoftmaxRows()}) {
+                            BlockSoftmaxRows(),
+                            CustomRows()}) {
       for (const HandlerRow& row : rows) {
         HPU_CHECK(map->emplace(row.target, row).second, "two handlers for one ATen target");
       }

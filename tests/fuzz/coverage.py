@@ -80,6 +80,7 @@ EXCLUDED = {
         (_SAMPLED, "PyTorch's samples: tests/python/modes/test_operators.py"),
         (_QUANTISED, "only quantizers make such graphs: tests/python/ops/test_quantized.py"),
         (_OF_GAUDI, "no function of PyTorch: tests/python/kernels"),
+        ("custom_kernel", "kernels of the user's own: tests/python/custom_op"),
     )
     for line in names.strip().splitlines()
     for name in line.split(",")

@@ -145,6 +145,7 @@ std::span<const HandlerRow> GridSampleRows();
 std::span<const HandlerRow> RecurrentRows();
 std::span<const HandlerRow> RotaryRows();
 std::span<const HandlerRow> BlockSoftmaxRows();
+std::span<const HandlerRow> CustomRows();
 std::span<const HandlerRow> Fp8Rows();
 std::span<const HandlerRow> ExpertRows();
 std::span<const HandlerRow> Int4Rows();

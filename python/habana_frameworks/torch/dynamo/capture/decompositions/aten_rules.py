@@ -587,6 +587,7 @@ ATEN_RULES = frozenset(
         "hpu.cast_to_fp8_v2.scalar_list",
         "hpu.convert_from_int4.default",
         "hpu.convert_from_uint4.default",
+        "hpu.custom_kernel.default",
         "hpu.custom_softmax.default",
         "hpu.fp8_gemm_v2.default",
         "hpu.fp8_gemm_v2.scalar",
