@@ -56,10 +56,12 @@ ARROWS: dict[str, set[str]] = {
     },
     "emulator/threads": {"base", "recipe", "emulator/base"},
     "emulator/streams": {"base", "emulator/base", "synapse/include"},
+    "emulator/kernels": {"base", "synapse/include"},
     "emulator/runtime": {
         "base",
         "recipe",
         "emulator/base",
+        "emulator/kernels",
         "emulator/memory",
         "emulator/faults",
         "emulator/profiler",
@@ -146,11 +148,13 @@ ARROWS: dict[str, set[str]] = {
         "base",
         "graph",
         "program",
+        "backend/custom_op/kernel_call.h",
         "backend/runtime",
         "synapse/include",
         "synapse/loader.h",
         "synapse/recipe_bytes.h",
     },
+    "backend/custom_op": set(),
 }
 OUR_ROOTS = (
     "base/",
@@ -186,7 +190,7 @@ UNSTABLE_TORCH = "backend/torch/pytorch/unstable_torch.h"
 
 # Outside headers and the only folders that may include them.
 OUTSIDE: list[tuple[re.Pattern[str], set[str]]] = [
-    (TORCH, {"backend/torch"}),
+    (TORCH, {"backend/custom_op", "backend/torch"}),
     (
         re.compile(r"^(google/protobuf|grpc)"),
         {"compile_client", "compiler_server", "recipe_store", "backend/client", "proto"},

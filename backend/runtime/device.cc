@@ -121,6 +121,25 @@ absl::StatusOr<bool> Device::IsEmulated() {
   return properties_.emulated;
 }
 
+absl::StatusOr<uint32_t> Device::FindKernel(const std::string& guid) {
+  RETURN_IF_ERROR(EnsureLibrary());
+  uint32_t version = 0;
+  if (api_->synEmulatorFindKernel == nullptr) return version;
+  RETURN_IF_SYN_ERROR(*api_, synEmulatorFindKernel, guid.c_str(), &version);
+  return version;
+}
+
+absl::StatusOr<std::string> Device::ListKernels() {
+  RETURN_IF_ERROR(EnsureLibrary());
+  if (api_->synEmulatorListKernels == nullptr) return std::string();
+  size_t size = 0;
+  RETURN_IF_SYN_ERROR(*api_, synEmulatorListKernels, nullptr, 0, &size);
+  std::string text(size, '\0');
+  RETURN_IF_SYN_ERROR(*api_, synEmulatorListKernels, text.data(), text.size(), &size);
+  text.resize(size - 1);
+  return text;
+}
+
 absl::StatusOr<std::string> Device::DriverVersion() {
   RETURN_IF_ERROR(EnsureLibrary());
   char version[256] = "";

@@ -54,6 +54,10 @@ class Device {
   absl::StatusOr<std::string> Kind();
   absl::StatusOr<std::string> IsaLevel();
   absl::StatusOr<bool> IsEmulated();
+  // Return the version of a kernel in the libraries of GC_KERNEL_PATH, or 0 if none has the guid,
+  // and a line "guid version" for each kernel of theirs. A card looks for them by itself: 0 and "".
+  absl::StatusOr<uint32_t> FindKernel(const std::string& guid);
+  absl::StatusOr<std::string> ListKernels();
   // Returns the text of the driver or library version.
   absl::StatusOr<std::string> DriverVersion();
   // Sets the compute threads of the emulated device; the number is remembered until it is acquired.

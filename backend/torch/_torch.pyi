@@ -132,8 +132,12 @@ def undeclared_writes() -> dict[str, tuple[list[str], str]]:
 
 def extension_libraries() -> list[str]:
     """Returns the files of the loaded objects that are linked against PyTorch and are neither
-    PyTorch's nor this module: Python cannot see the code that they registered with its
+    PyTorch's nor this package's: Python cannot see the code that they registered with its
     dispatcher."""
+
+def list_custom_kernels() -> str:
+    """Opens the libraries that GC_KERNEL_PATH names, and returns a line "guid version" for each of
+    their kernels; "" for a real device."""
 
 def driver_version() -> str: ...
 def device_properties() -> dict[str, int]:

@@ -58,6 +58,7 @@ void BindDevice(py::module_& m) {
   m.def("isa_level", [] { return Check(Device::Get().IsaLevel()); }, ReleaseGil());
   m.def("is_emulated", [] { return Check(Device::Get().IsEmulated()); }, ReleaseGil());
   m.def("extension_libraries", &ExtensionLibraries);
+  m.def("list_custom_kernels", [] { return Check(Device::Get().ListKernels()); }, ReleaseGil());
   m.def("library_path", [] { return Device::Get().library_path(); });
   m.def("driver_version", [] { return Check(Device::Get().DriverVersion()); }, ReleaseGil());
   m.def("device_properties", [] {

@@ -52,7 +52,7 @@ struct Found {
 
 struct Search {
   Found* found;
-  std::string own;
+  std::string own_folder;
   std::string torch_folder;
   bool fresh = false;
 };
@@ -67,7 +67,7 @@ int Visit(dl_phdr_info* info, size_t /*size*/, void* data) {
   if (!NeedsTorch(*info)) return 0;
   std::string file = info->dlpi_name;
   if (file.empty()) file = std::filesystem::read_symlink("/proc/self/exe").string();
-  if (file != search.own && !file.starts_with(search.torch_folder)) {
+  if (!file.starts_with(search.own_folder) && !file.starts_with(search.torch_folder)) {
     search.found->files.push_back(std::move(file));
   }
   return 0;
@@ -82,7 +82,8 @@ std::vector<std::string> ExtensionLibraries() {
   // A symbol of libtorch_python.so leads to PyTorch's folder.
   const std::string torch = FileOf(reinterpret_cast<const void*>(&THPGeneratorClass));
   // The path is .../torch/lib/libtorch_python.so; torch/_C.so is beside that folder.
-  Search search{&found, FileOf(reinterpret_cast<const void*>(&ExtensionLibraries)),
+  const std::string own = FileOf(reinterpret_cast<const void*>(&ExtensionLibraries));
+  Search search{&found, std::filesystem::path(own).parent_path().string() + "/",
                 std::filesystem::path(torch).parent_path().parent_path().string() + "/"};
   dl_iterate_phdr(&Visit, &search);
   std::sort(found.files.begin(), found.files.end());

@@ -23,6 +23,7 @@
 #include "backend/torch/programs/call_line.h"
 #include "backend/torch/pytorch/unstable_torch.h"
 #include "backend/torch/record/call_table.h"
+#include "backend/torch/record/custom_kernel.h"
 #include "backend/torch/record/front_end.h"
 #include "backend/torch/record/index_checks.h"
 #include "backend/torch/record/number_checks.h"
@@ -76,6 +77,7 @@ OpKernel::OpKernel(const c10::FunctionSchema& schema, std::optional<OwnKernel> o
       argument_count_(schema.arguments().size()),
       mixed_devices_(TakesMixedDevices(schema)),
       takes_statistics_(TakesStatistics(schema)),
+      only_in_recipes_(schema.name() == kCustomKernel),
       counts_(CountsOf(ShortName(schema))),
       name_(runtime::NumberOfText(ShortName(schema))),
       in_recipes_(in_recipes),
@@ -101,7 +103,8 @@ void OpKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet key
   }
   if (!mixed_devices_) CheckDevices(op.schema(), arguments);
   if (InFrontEnd()) return RunOnHost(op, keys, stack);
-  const bool direct = HostMayCompute() && AcquiredDevice().properties().host_addressable;
+  const bool direct =
+      !only_in_recipes_ && HostMayCompute() && AcquiredDevice().properties().host_addressable;
   if (applies && IsComposed()) {
     return direct ? RunDirectly(op, keys, stack) : own_->kernel.callBoxed(op, keys, stack);
   }
@@ -119,6 +122,7 @@ void OpKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet key
     table_.Keep(call, found.made);
   }
   if (found.made->program == nullptr) {
+    if (only_in_recipes_) RefuseWithoutProgram(arguments, found.made->refusal);
     if (direct && !found.made->lasting) return RunDirectly(op, keys, stack);
     return FallBack(op, keys, stack, found.made->refusal);
   }
@@ -133,18 +137,27 @@ void OpKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet key
   Return(op.schema(), arguments, std::move(results), stack);
 }
 
+void OpKernel::RefuseWithoutProgram(c10::ArrayRef<IValue> arguments, const std::string& refusal) {
+  const int64_t version = arguments[2].toInt();
+  TORCH_CHECK(false, "custom kernel ", arguments[1].toStringRef(), ": ", refusal,
+              version != 0
+                  ? ""
+                  : ". No library of GC_KERNEL_PATH has this GUID, so it must be a node of "
+                    "the device (docs/custom_kernels.md)");
+}
+
 uint32_t OpKernel::Purpose(const c10::FunctionSchema& schema) const {
   const uint32_t line = LineOfCaller();
   return line == 0 ? name_ : runtime::NumberOfText(WithLine(ShortName(schema), line));
 }
 
 std::shared_ptr<const CallProgram> OpKernel::Compile(const c10::OperatorHandle& op,
-                                                     c10::ArrayRef<IValue> arguments) {
+                                                     c10::ArrayRef<IValue> arguments) const {
   try {
     return CompileCall(op, arguments);
   } catch (const python_error&) {
     // The CPU's kernel raises its own error for wrong arguments.
-    if (!HostMayCompute()) throw;
+    if (only_in_recipes_ || !HostMayCompute()) throw;
     auto refused = std::make_shared<CallProgram>();
     refused->refusal = "its shape function raised an error";
     return refused;

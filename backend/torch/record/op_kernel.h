@@ -40,8 +40,8 @@ class OpKernel final : public c10::OperatorKernel {
 
   // Returns the number of what a message says that the call's launches are for.
   uint32_t Purpose(const c10::FunctionSchema& schema) const;
-  static std::shared_ptr<const CallProgram> Compile(const c10::OperatorHandle& op,
-                                                    c10::ArrayRef<IValue> arguments);
+  std::shared_ptr<const CallProgram> Compile(const c10::OperatorHandle& op,
+                                             c10::ArrayRef<IValue> arguments) const;
   // The CPU's kernel raises an error for the other calls.
   bool IndicesFit(c10::ArrayRef<IValue> arguments) const;
   // While a graph is captured, or in compile-only mode, indices have not been computed.
@@ -65,12 +65,16 @@ class OpKernel final : public c10::OperatorKernel {
   // In compile-only mode the CPU's kernel may refuse elements that were never computed, such as
   // probabilities that are all 0. A run would have given results of the same shapes.
   void RunOnWhatIsThere(const c10::OperatorHandle& op, Stack* stack) const;
+  // Throws what tells the user why a call that only recipes hold has no program.
+  [[noreturn]] static void RefuseWithoutProgram(c10::ArrayRef<IValue> arguments,
+                                                const std::string& refusal);
   bool IsComposed() const { return own_.has_value() && own_->kind == OwnKernel::Kind::kComposed; }
 
   const std::optional<OwnKernel> own_;
   const size_t argument_count_;
   const bool mixed_devices_;
   const bool takes_statistics_;
+  const bool only_in_recipes_;  // the host cannot run it
   OpCounts& counts_;
   const uint32_t name_;              // the number of the operator's name
   std::atomic<int> in_recipes_;      // -1: not known yet

@@ -13,6 +13,7 @@
 #include "backend/torch/eager/own_kernel.h"
 #include "backend/torch/eager/tensor_arguments.h"
 #include "backend/torch/record/call_program.h"
+#include "backend/torch/record/custom_kernel.h"
 #include "backend/torch/record/op_kernel.h"
 #include "backend/torch/record/recorder.h"
 
@@ -97,6 +98,19 @@ torch::CppFunction NewKernel(Arguments&&... arguments) {
       std::make_unique<Kernel>(std::forward<Arguments>(arguments)...)));
 }
 
+// Registers the kernel on hpu of an operator that the package defines
+// (habana_frameworks/torch/ops).
+void RegisterOpKernel(const std::string& name, const std::string& overload) {
+  // It is never freed, because the kernels stay for the life of the process.
+  static auto* library =
+      new torch::Library(torch::Library::IMPL, "hpu", c10::DispatchKey::HPU, __FILE__, __LINE__);
+  const c10::OperatorName full(name, overload);
+  const auto op = c10::Dispatcher::singleton().findSchema(full);
+  TORCH_CHECK(op.has_value(), "register_op_kernel: there is no operator ", full);
+  library->impl(c10::toString(full).c_str(),
+                NewKernel<OpKernel>(op->schema(), std::nullopt, /*in_recipes=*/1));
+}
+
 }  // namespace
 
 void RegisterOpKernels() {
@@ -112,6 +126,8 @@ void RegisterOpKernels() {
   for (OwnKernel& row : CopyKernels()) own.emplace(row.op, row);
   for (OwnKernel& row : RandomKernels()) own.emplace(row.op, row);
   for (OwnKernel& row : DataDependentKernels()) own.emplace(row.op, row);
+  DefineCustomKernel();
+  RegisterOpKernel(kCustomKernel, "");
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     if (!name.name.starts_with("aten::")) continue;
@@ -133,23 +149,6 @@ void RegisterOpKernels() {
     }
   }
 }
-
-namespace {
-
-// Registers the kernel on hpu of an operator that the package defines
-// (habana_frameworks/torch/ops).
-void RegisterOpKernel(const std::string& name, const std::string& overload) {
-  // It is never freed, because the kernels stay for the life of the process.
-  static auto* library =
-      new torch::Library(torch::Library::IMPL, "hpu", c10::DispatchKey::HPU, __FILE__, __LINE__);
-  const c10::OperatorName full(name, overload);
-  const auto op = c10::Dispatcher::singleton().findSchema(full);
-  TORCH_CHECK(op.has_value(), "register_op_kernel: there is no operator ", full);
-  library->impl(c10::toString(full).c_str(),
-                NewKernel<OpKernel>(op->schema(), std::nullopt, /*in_recipes=*/1));
-}
-
-}  // namespace
 
 void BindOpKernels(pybind11::module_& module) {
   module.def("register_op_kernel", &RegisterOpKernel);

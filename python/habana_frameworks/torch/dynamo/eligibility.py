@@ -24,10 +24,27 @@ from .programs.binding import warn_once
 from .programs.request import Settings
 
 
+def _bodies_with_a_gradient(gm: torch.fx.GraphModule) -> set[str]:
+    """The paths of the forwards and backwards of autograd functions in the graph. Nobody
+    differentiates the calls inside a forward, because the backward is its gradient."""
+    return {
+        str(argument.target)
+        for node in gm.graph.nodes
+        if node.target is torch.ops.higher_order.autograd_function_apply
+        for argument in node.all_input_nodes
+        if argument.op == "get_attr"
+    }
+
+
 def _differentiated_kernel(gm: torch.fx.GraphModule) -> str:
     """An operator of the graph whose gradient eager code finds by differentiating the calls inside
     its kernel, which no capture sees; "" if there is none."""
-    graphs = (m.graph for m in gm.modules() if isinstance(m, torch.fx.GraphModule))
+    given_gradient = _bodies_with_a_gradient(gm)
+    graphs = (
+        module.graph
+        for path, module in gm.named_modules()
+        if isinstance(module, torch.fx.GraphModule) and path not in given_gradient
+    )
     for node in itertools.chain.from_iterable(graph.nodes for graph in graphs):
         op = node.target
         if not isinstance(op, (OpOverload, OpOverloadPacket)):

@@ -106,7 +106,7 @@ VARIABLES: tuple[Flag, ...] = (
     Flag("HABANA_VISIBLE_MODULES", "", "active"),
     Flag("EXPERIMENTAL_WEIGHT_SHARING", "1", "programs read the tensors of the model in place"),
     Flag("RUNTIME_SCALE_PATCHING", "0", "a scale that is a tensor is an input of the program"),
-    Flag("GC_KERNEL_PATH", "", "the emulated device loads no kernels of TPC libraries"),
+    Flag("GC_KERNEL_PATH", "", "active"),
     Flag("FUSER_ENABLE_MULTI_THREADED_INVOCATIONS", "", "EMULATOR_COMPILE_THREADS sets threads"),
     Flag("HABANA_PGM_LRU_MAX", "", "a process keeps the 512 programs that it used last"),
     Flag("HCCL_GAUDI_DIRECT", "0", "data between hosts goes through host memory"),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import torch
+import torch.library
 from torch._ops import HigherOrderOperator as HigherOrderOperator
 from torch._ops import OpOverload as OpOverload
 from torch._ops import OpOverloadPacket as OpOverloadPacket
@@ -21,6 +24,21 @@ def writes(schema: str) -> bool:
     """Whether a schema without namespace says that a call writes to an argument."""
     mutable: bool = torch._C.parse_schema(schema).is_mutable
     return mutable
+
+
+def compiled_kernel(op: OpOverload, key: str) -> Callable[..., Any] | None:
+    """The kernel for a dispatch key that compiled code has registered; None where there is none, or
+    where Python has registered it."""
+    if not torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key):
+        return None
+    if f"{op.name().replace('::', '/')}/{key}" in torch.library._impls:
+        return None
+    dispatch_key = getattr(torch._C.DispatchKey, key)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return op._op_dk(dispatch_key, *args, **kwargs)
+
+    return call
 
 
 def import_module(name: str) -> ModuleType:

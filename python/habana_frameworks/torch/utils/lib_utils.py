@@ -1,5 +1,6 @@
-"""Where programs in C and C++ find the headers and the library of the device (hccl.h,
-synapse_api.h, libSynapse.so)."""
+"""Where programs in C and C++ find the headers and libraries of the device: those of the Synapse
+API (synapse_api.h, hccl.h, libSynapse.so), and those for operators and kernels of the user's own
+(hpu_custom_op_pt2.h, hpu_custom_kernel.h, libhabana_pytorch2_plugin.so; docs/custom_kernels.md)."""
 
 from __future__ import annotations
 

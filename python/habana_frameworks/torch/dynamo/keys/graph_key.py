@@ -154,6 +154,13 @@ def extensions_text() -> str:
     return _digest("\n".join(sorted(digests))) if digests else "none"
 
 
+def custom_kernels_text() -> str:
+    """Describes the kernels of the libraries that GC_KERNEL_PATH names; "none" without one."""
+    if not os.environ.get("GC_KERNEL_PATH"):
+        return "none"
+    return _digest(native.torch_module().list_custom_kernels())
+
+
 @functools.cache
 def _autocast_lists_text() -> str:
     """Describes which operators autocast casts, which a graph may enable by itself."""
@@ -181,6 +188,7 @@ def ambient_factors() -> Factors:
         ("int4_weight_columns", str(block_columns())),
         ("registrations", registrations_text()),
         ("extensions", extensions_text()),
+        ("custom_kernels", custom_kernels_text()),
     ]
 
 

@@ -1,6 +1,7 @@
 """Finds how to compute an op for which the compile server has no rule: by PyTorch's decomposition
-of an ATen op, or by the definition of an op of this package (ops/). The report names where it was
-needed. Calls with a rule are taken apart in the server (passes/decompose).
+of an ATen op, by the definition of an op of this package (ops/), or by the kernel for hpu of an op
+of the user's (docs/custom_kernels.md). The report names where it was needed. Calls with a rule are
+taken apart in the server (passes/decompose).
 
 A decomposition is used if it ends in ops that the server knows (recorder.py); any other op stays as
 it is and runs eagerly.
@@ -15,9 +16,12 @@ from typing import Any
 
 from ....ops.definition import computation_of
 from ....torch_compat import features
-from ....torch_compat.ops import OpOverload
+from ....torch_compat.ops import OpOverload, compiled_kernel
 from ...fingerprints.function_text import is_foreign
 from .aten_rules import ATEN_RULES
+
+# Namespaces of PyTorch for whose operators this package has kernels on hpu.
+OWN_KERNELS = frozenset({"c10d", "_c10d_functional"})
 
 
 @functools.cache
@@ -28,8 +32,11 @@ def find_decomposition(op: OpOverload) -> Callable[..., Any] | None:
         return None
     if op.namespace == "hpu":
         return computation_of(op)
-    if op.namespace != "aten":
+    if op.namespace in OWN_KERNELS:
         return None
+    if op.namespace != "aten":
+        # A library of the user's: its kernel says which kernels of the device it calls.
+        return compiled_kernel(op, "HPU")
     if op._can_decompose():
         decompose: Callable[..., Any] = op.decompose
         return decompose
