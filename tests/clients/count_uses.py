@@ -7,7 +7,9 @@ symbols.py reads: for each program its repository, commit and number of uses by 
 is one place in a Python file or in a code cell of a notebook where the name is imported or read:
 `from habana_frameworks.torch.hpu import graphs` is one use of the module, and `ht.hpu.Stream(...)`,
 where `ht` is habana_frameworks.torch, is one of `habana_frameworks.torch.hpu.Stream`. `torch.hpu`
-counts as that module, and `torch.ops.hpu` as itself.
+counts as that module, and `torch.ops.hpu` as itself. In C++ files that include the interface for
+custom operators (hpu_custom_op.h, hpu_custom_op_pt2.h), each of its qualified names and macros is
+one use: `habana::custom_op::registerUserCustomOp`, `HPU_PARAMS_STUB`.
 """
 
 from __future__ import annotations
@@ -26,6 +28,10 @@ _MENTIONED = re.compile(r"habana_frameworks|torch\.hpu|ops\.hpu")
 # Where programs reach these names without importing habana_frameworks.
 _TORCH_HPU = "torch.hpu"
 _TORCH_OPS = "torch.ops.hpu"
+_CUSTOM_OP = re.compile(r'^\s*#\s*include\s*[<"]hpu_custom_op(?:_pt2)?\.h[>"]', re.MULTILINE)
+_CPP_NAMES = re.compile(
+    r"\bhabana(?:::\w+)+|\bHPU_PARAMS_STUB\b|\bREGISTER_CUSTOM_OP_ATTRIBUTES\b"
+)
 # Magics and shell commands of notebooks, which are not Python.
 _NOT_PYTHON = re.compile(r"^\s*[%!].*$", re.MULTILINE)
 
@@ -35,12 +41,16 @@ def _git(repository: Path, *arguments: str) -> bytes:
     return subprocess.run(command, capture_output=True, check=True).stdout
 
 
-def python_texts(repository: Path) -> Iterator[str]:
-    """The Python code of the newest commit that mentions the package."""
+def _texts(repository: Path, *endings: str) -> Iterator[tuple[str, str]]:
+    """Name and text of each file of the newest commit whose name has one of the endings."""
     for name in _git(repository, "ls-tree", "-rz", "--name-only", "HEAD").decode().split("\0"):
-        if not name.endswith((".py", ".ipynb")):
-            continue
-        text = _git(repository, "show", f"HEAD:{name}").decode(errors="replace")
+        if name.endswith(endings):
+            yield name, _git(repository, "show", f"HEAD:{name}").decode(errors="replace")
+
+
+def python_texts(repository: Path) -> Iterator[str]:
+    """The Python code that mentions the package."""
+    for name, text in _texts(repository, ".py", ".ipynb"):
         if not _MENTIONED.search(text):
             continue
         if name.endswith(".py"):
@@ -138,10 +148,19 @@ def count(texts: Iterator[str]) -> Counter[str]:
     return found
 
 
+def count_cpp(repository: Path) -> Counter[str]:
+    """Uses of the C++ interface for custom operators by name."""
+    found: Counter[str] = Counter()
+    for _, text in _texts(repository, ".cpp", ".cc", ".h", ".hpp"):
+        if _CUSTOM_OP.search(text):
+            found.update(_CPP_NAMES.findall(text))
+    return found
+
+
 def main(folder: Path) -> None:
     programs = {}
     for repository in sorted(folder.glob("*+*/repo")):
-        uses = count(python_texts(repository))
+        uses = count(python_texts(repository)) + count_cpp(repository)
         if uses:
             name = repository.parent.name.replace("+", "/")
             commit, date = _git(repository, "log", "-1", "--format=%H %cs", "HEAD").decode().split()

@@ -1,4 +1,5 @@
-"""Counts which names of habana_frameworks that public programs use exist here, by importing them.
+"""Counts which names of habana_frameworks that public programs use exist here, by importing them,
+and which names of the C++ interface for custom operators, by looking into its headers.
 
     ./dev python tests/clients/symbols.py            # a table
     ./dev python tests/clients/symbols.py --json
@@ -13,8 +14,10 @@ own repository is another row that no sum contains: it uses the names that it de
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable
@@ -25,6 +28,7 @@ from typing import Any
 USES = Path(__file__).resolve().parent / "symbol_uses.json"
 MISSING = USES.with_name("missing_symbols.txt")
 BRIDGE = "HabanaAI/gaudi-pytorch-bridge"
+_CPP_MACROS = frozenset({"HPU_PARAMS_STUB", "REGISTER_CUSTOM_OP_ATTRIBUTES"})
 _MEDIA = ("habana_frameworks.mediapipe", "habana_frameworks.medialoaders")
 
 
@@ -42,13 +46,27 @@ class Share:
         return 100 * self.found_uses / self.uses if self.uses else 100.0
 
 
+def is_cpp(name: str) -> bool:
+    return "::" in name or name in _CPP_MACROS
+
+
 def is_media(name: str) -> bool:
     return name.startswith(_MEDIA)
 
 
+@functools.cache
+def _cpp_words() -> frozenset[str]:
+    lib_utils = importlib.import_module("habana_frameworks.torch.utils.lib_utils")
+    headers = Path(lib_utils.get_include_dir()).glob("hpu_custom_op*.h")
+    return frozenset(re.findall(r"\w+", " ".join(h.read_text(encoding="utf-8") for h in headers)))
+
+
 def exists(name: str) -> bool:
     """Whether a dotted name leads somewhere, through attributes and submodules. A class may hide a
-    submodule of its name, which `from ... import` still finds."""
+    submodule of its name, which `from ... import` still finds. A name of C++ exists if the headers
+    have all its parts."""
+    if is_cpp(name):
+        return set(name.split("::")) <= _cpp_words()
     first, *rest = name.split(".")
     found: Any = importlib.import_module(first)
     so_far = first
