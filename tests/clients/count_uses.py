@@ -29,9 +29,7 @@ _MENTIONED = re.compile(r"habana_frameworks|torch\.hpu|ops\.hpu")
 _TORCH_HPU = "torch.hpu"
 _TORCH_OPS = "torch.ops.hpu"
 _CUSTOM_OP = re.compile(r'^\s*#\s*include\s*[<"]hpu_custom_op(?:_pt2)?\.h[>"]', re.MULTILINE)
-_CPP_NAMES = re.compile(
-    r"\bhabana(?:::\w+)+|\bHPU_PARAMS_STUB\b|\bREGISTER_CUSTOM_OP_ATTRIBUTES\b"
-)
+_CPP_NAMES = re.compile(r"\bhabana(?:::\w+)+|\bHPU_PARAMS_STUB\b|\bREGISTER_CUSTOM_OP_ATTRIBUTES\b")
 # Magics and shell commands of notebooks, which are not Python.
 _NOT_PYTHON = re.compile(r"^\s*[%!].*$", re.MULTILINE)
 

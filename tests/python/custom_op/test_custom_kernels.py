@@ -31,10 +31,11 @@ sys.path.insert(0, str(EXAMPLE))
 
 import soft_clip  # noqa: E402
 
-pytestmark = pytest.mark.skipif(not KERNELS.exists(), reason="./dev test builds the example")
-
-
-if KERNELS.exists():
+# The build tree has the operators for one version of PyTorch.
+_BUILT_FOR = ROOT / "build/release/backend/torch/torch_version.txt"
+_IS_BUILT = KERNELS.exists() and _BUILT_FOR.read_text(encoding="utf-8").strip() == torch.__version__
+pytestmark = pytest.mark.skipif(not _IS_BUILT, reason="./dev test builds the example")
+if _IS_BUILT:
     soft_clip.load_operators(BUILT)
 
 
