@@ -46,6 +46,7 @@ synStatus TakeSignals(Device& device, const Stream& stream, const LoadedRecipe& 
 synStatus StatusOf(const absl::Status& status) {
   const synStatus code = absl::IsFailedPrecondition(status)  ? synUnsupported
                          : absl::IsResourceExhausted(status) ? synOutOfHostMemory
+                         : absl::IsInvalidArgument(status)   ? synInvalidArgument
                                                              : synFail;
   return Fail(code, status.message());
 }

@@ -163,7 +163,7 @@ TEST_F(CustomTest, AnotherVersionIsRefused) {
 TEST_F(CustomTest, AKernelRefusesOperands) {
   UseTestLibrary();
   OneNode("test_picky", 1);
-  EXPECT_EQ(LaunchAll(Compile()), synFail);
+  EXPECT_EQ(LaunchAll(Compile()), synInvalidArgument);
   EXPECT_EQ(Message(),
             "recipe custom: custom kernel test_picky of version 1: prepare() failed with code 3: "
             "takes no tensor of rank 2");
