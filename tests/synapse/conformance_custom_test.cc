@@ -44,6 +44,17 @@ class CustomTest : public DeviceTest {
     Upload(bits, addresses_.back());
     return tensor;
   }
+  synTensor Intermediate(const char* name) {
+    synTensor tensor = nullptr;
+    EXPECT_SUCCESS(api_->synTensorHandleCreate(&tensor, graph_, DATA_TENSOR, name));
+    synTensorGeometry geometry{};
+    geometry.dims = 2;
+    geometry.sizes[0] = kColumns;
+    geometry.sizes[1] = kRows;
+    EXPECT_SUCCESS(api_->synTensorSetGeometry(tensor, &geometry, synGeometryMaxSizes));
+    EXPECT_SUCCESS(api_->synTensorSetDeviceDataType(tensor, syn_type_float));
+    return tensor;
+  }
   void Node(const char* guid, std::vector<synTensor> in, std::vector<synTensor> out,
             const void* params = nullptr, unsigned size = 0) {
     EXPECT_SUCCESS(api_->synNodeCreate(
@@ -94,17 +105,7 @@ TEST_F(CustomTest, ReadsViewsAndIsReadByOtherNodes) {
   const synTensor y = Tensor({kColumns, kRows}, std::vector<float>(kRows * kColumns, 100));
   const synTensor negative = Tensor({kColumns, kRows});
   const synTensor number = Tensor({kColumns, kRows});
-  synTensor turned = nullptr, sum = nullptr;
-  for (synTensor* tensor : {&turned, &sum}) {
-    const char* name = tensor == &turned ? "turned" : "sum";
-    EXPECT_SUCCESS(api_->synTensorHandleCreate(tensor, graph_, DATA_TENSOR, name));
-    synTensorGeometry geometry{};
-    geometry.dims = 2;
-    geometry.sizes[0] = kColumns;
-    geometry.sizes[1] = kRows;
-    EXPECT_SUCCESS(api_->synTensorSetGeometry(*tensor, &geometry, synGeometryMaxSizes));
-    EXPECT_SUCCESS(api_->synTensorSetDeviceDataType(*tensor, syn_type_float));
-  }
+  const synTensor turned = Intermediate("turned"), sum = Intermediate("sum");
   struct {
     uint32_t permutation[5];
     uint32_t rank;
@@ -182,6 +183,29 @@ TEST_F(CustomTest, AFailureReachesTheStreamAndLaterLaunchesRun) {
   OneNode("test_axpy", 2);
   EXPECT_SUCCESS(LaunchAll(Compile()));
   EXPECT_EQ(Result(1, 2), (std::vector<float>{3, 3}));
+}
+
+TEST_F(CustomTest, WhatItMakesOfWeightsIsNotKept) {
+  UseTestLibrary();
+  const synGraphAttribute inference = GRAPH_ATTRIBUTE_INFERENCE;
+  const uint64_t on = 1;
+  EXPECT_SUCCESS(api_->synGraphSetAttribute(graph_, &inference, &on, 1));
+  EXPECT_SUCCESS(api_->synEmulatorGraphDeclareKernel(graph_, "test_axpy", 2));
+  const synTensor weight = Tensor({kColumns, kRows}, std::vector<float>(kRows * kColumns, 1));
+  EXPECT_SUCCESS(api_->synEmulatorTensorSetWeight(weight, true));
+  const synTensor y = Tensor({kColumns, kRows}, std::vector<float>(kRows * kColumns, 5));
+  const synTensor sum = Intermediate("sum");
+  const synTensor out = Tensor({kColumns, kRows});
+  const float a = 2;
+  Node("test_axpy", {weight, weight}, {sum, Intermediate("number")}, &a, sizeof(a));
+  Node("add_fwd_f32", {sum, y}, {out});
+  const synRecipeHandle recipe = Compile();
+  for (int launch = 0; launch < 2; ++launch) {
+    const uint64_t before = Counter("kernels");
+    EXPECT_SUCCESS(LaunchAll(recipe));
+    EXPECT_EQ(Result(2, 2), (std::vector<float>{8, 8}));
+    EXPECT_EQ(Counter("kernels") - before, 2u) << "a failure would be kept with the result";
+  }
 }
 
 TEST_F(CustomTest, GuidsMustBeDeclared) {
