@@ -16,4 +16,12 @@ inline E WrapNegative(E index, int64_t size) {
   return Select(index < 0.0, index + static_cast<double>(size), index);
 }
 
+// Loads the element that is `index * stride` elements further, or 0 where the index is outside of
+// [0, size), as a card's loads do.
+inline E LoadAt(BodyBuilder& body, const Access& access, E index, int64_t stride, int64_t size) {
+  const E inside = And(index >= ConstLike(index, 0), index < static_cast<double>(size));
+  const E value = body.LoadIndirect(access, index, stride, size);
+  return Select(inside, value, ConstLike(value, 0));
+}
+
 }  // namespace hpu::graph_compiler

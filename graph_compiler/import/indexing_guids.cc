@@ -54,8 +54,7 @@ void GatherRows(Importer& im, const View& table, const View& index, size_t dim) 
   View out = im.OutputValue(0);
   ReshapeView(out, shape, &out);
   im.MapTo(out, {}, [&](BodyBuilder& body, const Args&) {
-    const E position = WrapNegative(body.Load(index_access), table.shape[dim]);
-    return body.LoadIndirect(access, position, table.strides[dim], table.shape[dim]);
+    return LoadAt(body, access, body.Load(index_access), table.strides[dim], table.shape[dim]);
   });
 }
 
@@ -91,8 +90,7 @@ absl::Status ImportGatherElements(Importer& im) {
   Access access = WholeAccess(x);
   access.strides[dim] = 0;
   im.MapToOutput(0, {im.Input(1)}, [&](BodyBuilder& body, const Args& a) {
-    return body.LoadIndirect(access, WrapNegative(a[0], x.shape[dim]), x.strides[dim],
-                             x.shape[dim]);
+    return LoadAt(body, access, a[0], x.strides[dim], x.shape[dim]);
   });
   return absl::OkStatus();
 }
@@ -107,7 +105,7 @@ absl::Status ImportTake(Importer& im) {
   const int64_t size = NumElements(x.shape);
   im.MapToOutput(0, {im.Input(1)}, [&](BodyBuilder& body, const Args& a) {
     const Access access{x.value, x.type, Shape(im.OutputShape(0).size(), 0), x.offset};
-    return body.LoadIndirect(access, WrapNegative(a[0], size), 1, size);
+    return LoadAt(body, access, WrapNegative(a[0], size), 1, size);
   });
   return absl::OkStatus();
 }
