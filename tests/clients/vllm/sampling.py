@@ -1,0 +1,81 @@
+"""vLLM's sampler on hpu: seeds, limits, penalties, frequencies and logarithms of probabilities. It
+prints its result as JSON in its last line."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from small_models import make_model, make_prompts
+from transformers import AutoModelForCausalLM
+
+_DRAWS = 512
+
+
+@torch.no_grad()
+def _probabilities(path: Path, prompt: list[int]) -> torch.Tensor:
+    """Of the first token after the prompt, from transformers on the CPU."""
+    model = AutoModelForCausalLM.from_pretrained(
+        path, dtype=torch.float32, attn_implementation="eager"
+    )
+    return model.eval()(torch.tensor([prompt])).logits[0, -1].softmax(0)
+
+
+def main() -> None:
+    path = make_model("llama", Path(os.environ["CLIENT_MODELS"]))
+    prompt = make_prompts(3, 60)[2]
+    expected = _probabilities(path, prompt)
+
+    from vllm import LLM, SamplingParams
+
+    llm = LLM(
+        model=str(path),
+        dtype="bfloat16",
+        max_model_len=256,
+        max_num_seqs=16,
+        num_gpu_blocks_override=64,
+        enforce_eager=True,
+    )
+
+    def answers(count: int = 1, **parameters: Any) -> list[list[int]]:
+        wanted = SamplingParams(**({"max_tokens": 8, "ignore_eos": True} | parameters))
+        outputs = llm.generate([{"prompt_token_ids": prompt}] * count, wanted, use_tqdm=False)
+        return [list(output.outputs[0].token_ids) for output in outputs]
+
+    greedy = answers(temperature=0)[0]
+    assert answers(temperature=1, top_k=1)[0] == greedy, "top_k=1 is greedy"
+    assert answers(temperature=1, top_p=1e-6)[0] == greedy, "a tiny top_p is greedy"
+    first, again = answers(temperature=1, seed=7)[0], answers(temperature=1, seed=7)[0]
+    assert first == again, "the same seed draws the same tokens"
+    assert answers(temperature=1, seed=8)[0] != first, "another seed draws others"
+    once = answers(temperature=0, repetition_penalty=5.0, max_tokens=24)[0]
+    assert len(set(once)) == 24, "a repetition penalty of 5 repeats nothing"
+    both = answers(temperature=0, presence_penalty=2.0, frequency_penalty=2.0)[0]
+    assert len(both) == 8
+    banned = answers(temperature=0, logit_bias={greedy[0]: -100.0})[0]
+    assert banned[0] != greedy[0], "a bias keeps a token away"
+    allowed = answers(temperature=1, allowed_token_ids=[5, 6])[0]
+    assert set(allowed) <= {5, 6}, "only allowed tokens are drawn"
+
+    best = expected.topk(20).indices
+    drawn = answers(_DRAWS, temperature=1, top_k=20, max_tokens=1)
+    counts = torch.bincount(torch.tensor([row[0] for row in drawn]), minlength=len(expected))
+    share = expected[best] / expected[best].sum()
+    assert counts[best].sum() == _DRAWS, "top_k=20 draws from the 20 likeliest tokens"
+    deviation = (counts[best] - _DRAWS * share) / (_DRAWS * share * (1 - share)).sqrt()
+    # Each is nearly normal; bf16 moves the probabilities by some percent.
+    assert deviation.abs().max() < 5, f"frequencies are off: {deviation.tolist()}"
+
+    parameters = SamplingParams(temperature=0, max_tokens=1, logprobs=5)
+    output = llm.generate([{"prompt_token_ids": prompt}], parameters, use_tqdm=False)[0]
+    given = output.outputs[0].logprobs[0]
+    off = max(abs(p.logprob - float(expected[t].log())) for t, p in given.items())
+    assert off < 0.3, f"logarithms of probabilities are off by {off}"
+    print(json.dumps({"largest_deviation": round(float(deviation.abs().max()), 2), "off": off}))
+
+
+if __name__ == "__main__":
+    main()
