@@ -70,6 +70,12 @@ def _define_operators() -> None:
     from .ops import all  # noqa: F401
 
 
+def _widen_products() -> None:
+    from .internal import wide_products
+
+    wide_products.register()
+
+
 def _offer_operators() -> None:
     from .torch_compat.namespaces import define_on_demand
 
@@ -162,6 +168,7 @@ def autoload() -> None:
     features.enable(features.ARTIFACTS, _register_artifacts)
     features.enable(features.COMPILING, _connect_eager_ops)
     features.enable(features.OPERATORS, _offer_operators)
+    features.enable(features.WIDE_PRODUCTS, _widen_products)
     features.enable(features.DISTRIBUTED, _register_process_group)
     _start_lazy_mode()
     _set_launch_modes()

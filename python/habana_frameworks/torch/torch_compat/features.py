@@ -57,6 +57,7 @@ DEVICE_INTERFACE = Feature(
     "Dynamo's device interface for hpu", "libraries that ask Dynamo for it get an error"
 )
 OPERATORS = Feature("Gaudi's operators", "torch.ops.hpu lacks them")
+WIDE_PRODUCTS = Feature("torch.matmul with a wider out", "it is refused, as on the CPU")
 MANUAL_SEED = Feature("torch.manual_seed for hpu", "call torch.hpu.manual_seed as well")
 STORAGES = Feature(
     "storages of tensors in lazy mode",
