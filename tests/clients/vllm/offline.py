@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from quantized_models import quantize
 from small_models import judge, make_model, make_prompts
 
 
@@ -18,7 +19,7 @@ from small_models import judge, make_model, make_prompts
 class Case:
     """`engine` are arguments of vllm.LLM. `rounds`: how often the same prompts are answered; of a
     second round, blocks of the first one may be found in the prefix cache. `shared`: tokens that
-    all prompts begin with."""
+    all prompts begin with. `quantized` is a form of quantized_models.py."""
 
     family: str
     prompts: int = 32
@@ -26,6 +27,7 @@ class Case:
     tokens: int = 16
     rounds: int = 2
     shared: int = 0
+    quantized: str = ""
     engine: dict[str, Any] = field(default_factory=dict)
 
 
@@ -39,7 +41,9 @@ _ENGINE: dict[str, Any] = {
 
 
 def run(case: Case, models: Path) -> dict[str, Any]:
-    path = make_model(case.family, models)
+    path = reference = make_model(case.family, models)
+    if case.quantized:
+        path, reference = quantize(path, case.quantized)
     prompts = make_prompts(case.prompts, case.longest)
     prompts = [prompts[1][: case.shared] + prompt[: 400 - case.shared] for prompt in prompts]
 
@@ -57,7 +61,7 @@ def run(case: Case, models: Path) -> dict[str, Any]:
     answers = [list(output.outputs[0].token_ids) for output in outputs]
     assert all(len(answer) == case.tokens for answer in answers), "an answer is too short"
     return {
-        **asdict(judge(path, prompts, answers)),
+        **asdict(judge(reference, prompts, answers)),
         "ready_s": round(ready, 1),
         "tokens_per_s": [round(case.prompts * case.tokens / s, 1) for s in seconds],
         "cached_tokens": sum(output.num_cached_tokens or 0 for output in outputs),
