@@ -11,7 +11,7 @@ from paths import ROOT
 
 sys.path.append(str(ROOT / "tests" / "clients"))
 
-from environments import HERE, clients, lines  # noqa: E402
+from environments import HERE, clients, lines
 
 
 @pytest.mark.parametrize("name", clients())
