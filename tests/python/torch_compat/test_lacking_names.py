@@ -37,7 +37,7 @@ OFF = {
     "device_interface": {features.DEVICE_INTERFACE},
     "devices": None,
     "distributed_tensors": set(),  # needed by process groups
-    "dispatcher": {*_CAPTURE, features.RECURRENT_LAYERS},
+    "dispatcher": {*_CAPTURE, features.RECURRENT_LAYERS, features.WIDE_PRODUCTS},
     "dynamo_settings": {features.STARTS, features.RECURRENT_LAYERS},
     "fake_rules": {features.FAKE_RESULTS},
     "fakes": _CAPTURE,
