@@ -256,7 +256,7 @@ std::string ToText(const LoopGraph& graph) {
   std::ostringstream out;
   for (size_t i = 0; i < graph.values.size(); ++i) {
     const Value& value = graph.values[i];
-    static constexpr const char* kHomes[] = {"workspace", "persistent", "constant"};
+    static constexpr const char* kHomes[] = {"workspace", "persistent", "constant", "kept"};
     out << '%' << i << " = " << kHomes[static_cast<size_t>(value.home)] << ' '
         << TypeName(value.type) << ' ';
     PrintShape(out, value.shape);

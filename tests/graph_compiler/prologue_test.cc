@@ -1,5 +1,6 @@
 // Checks which kernels run before the others and are left out while weights stay the same
 // (plan/prologue.h).
+#include "graph_compiler/ir/loop_graph.h"
 #include "tests/graph_compiler/graph_runner.h"
 
 namespace hpu::graph_compiler {
@@ -65,6 +66,12 @@ TEST(PrologueTest, WhatComesOfWeightsAloneIsKept) {
   EXPECT_EQ(recipe.kept_bytes, 16u * 16 * 4);
   ASSERT_EQ(recipe.kernels.size(), 2u);
   EXPECT_EQ(recipe.kernels[0].operands.back().kind, OperandRef::Kind::kKept);
+}
+
+TEST(PrologueTest, TheTextOfAGraphNamesKeptValues) {
+  LoopGraph graph;
+  graph.values.emplace_back().home = Home::kKept;
+  EXPECT_EQ(ToText(graph).find("%0 = kept "), 0u) << ToText(graph);
 }
 
 TEST(PrologueTest, InputsAreNoWeights) {
