@@ -1,8 +1,7 @@
 """torchvision, where it is installed.
 
-PyPI has only a build of torchvision for CUDA. Beside PyTorch's CPU build its library of operators
-cannot be loaded, and its import fails because it describes two operators that then do not exist.
-Its data sets and transforms need neither, so the two are declared here.
+Importing torch has imported habana_frameworks.torch, beside which PyPI's torchvision, a build for
+CUDA, can be imported although PyTorch is the CPU build.
 """
 
 from __future__ import annotations
@@ -11,19 +10,13 @@ import importlib
 import warnings
 from types import ModuleType
 
-import torch
-
-_SCHEMAS = (
-    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-    "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-)
-_declared: list[torch.library.Library] = []
+import torch  # noqa: F401
 
 
 def import_torchvision() -> ModuleType | None:
     """None where it is not installed or, with a warning, where it cannot be imported."""
     try:
-        return _import()
+        return importlib.import_module("torchvision")
     except ModuleNotFoundError as error:
         if error.name == "torchvision":
             return None
@@ -36,19 +29,6 @@ def import_torchvision() -> ModuleType | None:
         stacklevel=2,
     )
     return None
-
-
-def _import() -> ModuleType:
-    try:
-        return importlib.import_module("torchvision")
-    except RuntimeError as error:
-        if "operator torchvision::nms does not exist" not in str(error):
-            raise
-    library = torch.library.Library("torchvision", "FRAGMENT")
-    for schema in _SCHEMAS:
-        library.define(schema)
-    _declared.append(library)
-    return importlib.import_module("torchvision")
 
 
 torchvision = import_torchvision()

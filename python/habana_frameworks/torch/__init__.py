@@ -19,7 +19,7 @@ import sys
 import torch
 
 from . import native
-from .internal import bridge_config, lazy_mode
+from .internal import bridge_config, lazy_mode, vision
 from .internal.after_import import after_import
 from .internal.flag_table import COMPILE_ONLY, SYNC_LAUNCH
 from .internal.notices import once
@@ -178,6 +178,7 @@ def autoload() -> None:
         "torch._dynamo.device_interface",
         lambda: features.enable(features.DEVICE_INTERFACE, _register_device_interface),
     )
+    vision.watch()
     if native.torch_module().wants_index_checks():
         after_import("torch._dynamo", _run_uncompiled)
     _announce_backend()

@@ -1,5 +1,5 @@
-"""`import habana_dataloader` beside a torchvision whose operators cannot be loaded, beside a broken
-one, and beside none."""
+"""`import torchvision` and `import habana_dataloader` beside a torchvision whose operators cannot
+be loaded, beside a broken one, and beside none."""
 
 from __future__ import annotations
 
@@ -27,9 +27,16 @@ PROGRAM = """
 import warnings
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    from habana_dataloader.vision import _declared, torchvision
+    from habana_dataloader.vision import torchvision
+from habana_frameworks.torch.internal.vision import _declared
 texts = [str(w.message) for w in caught if "HabanaDataLoader" in str(w.message)]
 print(torchvision is not None, len(_declared), texts)
+"""
+
+# Nothing else has imported torch before.
+WITHOUT_LOADER = """
+import torchvision
+print("torch" in dir(torchvision._meta_registrations))
 """
 
 
@@ -48,16 +55,29 @@ print(torchvision is not None, len(_declared), texts)
     ids=["without operators", "with operators", "broken", "none"],
 )
 def test_import_of_torchvision(tmp_path, code, printed):
+    output = run_beside(tmp_path, code, PROGRAM)
+    assert output.replace('"', "'") == printed.replace("\\'", "'").replace('"', "'")
+
+
+def test_torchvision_is_imported_without_the_loader(tmp_path):
+    assert run_beside(tmp_path, WITHOUT_OPERATORS, WITHOUT_LOADER) == "True"
+
+
+def run_beside(folder, code, program):
+    """What `program` prints where `code` is the only torchvision."""
     if code is not None:
-        (tmp_path / "torchvision").mkdir()
-        (tmp_path / "torchvision/__init__.py").write_text(code)
+        (folder / "torchvision").mkdir()
+        (folder / "torchvision/__init__.py").write_text(
+            "import torch\nfrom torchvision import _meta_registrations\n"
+        )
+        (folder / "torchvision/_meta_registrations.py").write_text(code)
     others = [path for path in sys.path if not os.path.isdir(os.path.join(path, "torchvision"))]
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", program],
         capture_output=True,
         text=True,
         timeout=120,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *others])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *others])},
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip().replace('"', "'") == printed.replace("\\'", "'").replace('"', "'")
+    return done.stdout.strip()

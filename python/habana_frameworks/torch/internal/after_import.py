@@ -1,21 +1,26 @@
-"""Runs an action once a module from elsewhere is imported, without importing it early."""
+"""Acts when a module from elsewhere is imported, without importing it early."""
 
 from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
-import importlib.util
 import sys
 import types
 from collections.abc import Callable, Sequence
+from typing import Any
 
 
 class _Loader(importlib.abc.Loader):
-    """Runs the module's own loader, and then the action."""
+    """Runs the module's own loader, again if a repair has found out why it failed, and then the
+    action."""
 
-    def __init__(self, loader: importlib.abc.Loader, action: Callable[[], object]) -> None:
+    def __init__(self, loader: importlib.abc.Loader, finder: _Finder) -> None:
         self._loader = loader
-        self._action = action
+        self._finder = finder
+
+    def __getattr__(self, name: str) -> Any:
+        """Who has only looked for the module may ask its loader for more, such as its file."""
+        return getattr(self._loader, name)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:
         return self._loader.create_module(spec)
@@ -25,14 +30,30 @@ class _Loader(importlib.abc.Loader):
         module.__loader__ = self._loader
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
-        self._loader.exec_module(module)
-        self._action()
+        try:
+            self._loader.exec_module(module)
+        except Exception as error:
+            if not self._finder.repair(error):
+                raise
+            self._loader.exec_module(module)
+        if self._finder in sys.meta_path:
+            sys.meta_path.remove(self._finder)
+            self._finder.action()
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    def __init__(self, name: str, action: Callable[[], object]) -> None:
+    """Stays until the module has been imported, because programs also look for modules that they
+    do not import then."""
+
+    def __init__(
+        self,
+        name: str,
+        action: Callable[[], object] = lambda: None,
+        repair: Callable[[Exception], bool] = lambda error: False,
+    ) -> None:
         self._name = name
-        self._action = action
+        self.action = action
+        self.repair = repair
 
     def find_spec(
         self,
@@ -42,11 +63,13 @@ class _Finder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname != self._name or self not in sys.meta_path:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self._action)
-        return spec
+        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
+            spec = finder.find_spec(fullname, path, target)
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _Loader(spec.loader, self)
+                return spec
+        return None
 
 
 def after_import(name: str, action: Callable[[], object]) -> None:
@@ -55,3 +78,9 @@ def after_import(name: str, action: Callable[[], object]) -> None:
         action()
     else:
         sys.meta_path.insert(0, _Finder(name, action))
+
+
+def repair_import(name: str, repair: Callable[[Exception], bool]) -> None:
+    """Calls `repair` with the error when the import of module `name` fails. If it returns True, the
+    module's code runs once more."""
+    sys.meta_path.insert(0, _Finder(name, repair=repair))
