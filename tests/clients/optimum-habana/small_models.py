@@ -5,8 +5,8 @@ A token of the tokenizer is a word ("w17"), so that a generated text tells every
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
-from typing import Any
 
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -39,6 +39,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
         eos_token="</s>",
         unk_token="<pad>",
         model_max_length=64,
+        model_input_names=["input_ids", "attention_mask"],
     )
 
 
@@ -95,21 +96,22 @@ def save_models(folder: Path) -> None:
         words.save_pretrained(folder / name)
 
 
-def cpu_texts(folder: Path, **arguments: Any) -> list[str]:
-    """The greedy continuation of each prompt by unchanged transformers on the CPU in f32, as a text
-    that begins with the prompt."""
+@functools.cache
+def cpu_texts(folder: Path, beams: int) -> list[str]:
+    """The continuation of each prompt by transformers on the CPU in f32, greedy if there is one
+    beam, as a text that begins with the prompt."""
     words = tokenizer()
     words.padding_side = "left"
     kind = LlamaForCausalLM if folder.name == "llama" else GPT2LMHeadModel
     model = kind.from_pretrained(folder).eval()
-    batch = words(list(PROMPTS), return_tensors="pt", padding=True, return_token_type_ids=False)
+    batch = words(list(PROMPTS), return_tensors="pt", padding=True)
     made = model.generate(
         **batch,
         do_sample=False,
         min_new_tokens=NEW_TOKENS,
         max_new_tokens=NEW_TOKENS,
         pad_token_id=words.pad_token_id,
-        **arguments,
+        num_beams=beams,
     )
     return list(words.batch_decode(made, skip_special_tokens=True))
 

@@ -22,6 +22,7 @@ _COMMON: dict[str, Any] = {
     "num_train_epochs": 2,
     "learning_rate": 5e-3,
     "max_grad_norm": 1.0,
+    "adam_epsilon": 1e-8,  # the two have different defaults
     "logging_steps": 1,
     "report_to": "none",
     "seed": 11,
