@@ -118,8 +118,15 @@ absl::StatusOr<ModuleClaim> ModuleClaim::Claim(std::optional<uint32_t> wanted) {
                  "; hl-smi says which, and HABANA_VISIBLE_MODULES names the modules that "
                  "ranks may use");
   }
-  return Error(absl::StatusCode::kResourceExhausted, "other processes hold all ", visible,
-               " emulated modules of this host; HPU_EMULATOR_MODULES=", 2 * visible,
+  ASSIGN_OR_RETURN(const uint32_t number, NumberOfModules());
+  if (visible < number) {
+    return Error(absl::StatusCode::kResourceExhausted, "other processes hold the ", visible,
+                 " emulated modules that HABANA_VISIBLE_MODULES or HABANA_VISIBLE_DEVICES names; "
+                 "this host emulates ",
+                 number);
+  }
+  return Error(absl::StatusCode::kResourceExhausted, "other processes hold all ", number,
+               " emulated modules of this host; HPU_EMULATOR_MODULES=", 2 * number,
                " emulates more");
 }
 

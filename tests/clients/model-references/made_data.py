@@ -102,9 +102,11 @@ def pretraining(folder: Path) -> None:
     }
     for name, more in (("plain", plain), ("packed", packed)):
         (folder / name).mkdir()
-        with h5py.File(folder / name / "training_0.hdf5", "w") as file:
-            for key, array in {**common, **more}.items():
-                file[key] = array.astype(np.int32)
+        # The example reads one file ahead and never begins to train if there is only one.
+        for number in range(2):
+            with h5py.File(folder / name / f"training_{number}.hdf5", "w") as file:
+                for key, array in {**common, **more}.items():
+                    file[key] = array.astype(np.int32)
     (folder / "packed_metadata.json").write_text('{"avg_seq_per_sample": 3.0}', encoding="utf-8")
 
 

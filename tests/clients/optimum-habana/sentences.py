@@ -13,6 +13,7 @@ import tempfile
 import datasets
 import torch
 from optimum.habana import (
+    GaudiConfig,
     SentenceTransformerGaudiTrainer,
     SentenceTransformerGaudiTrainingArguments,
 )
@@ -46,6 +47,7 @@ def main(folder: str) -> None:
     found = model.encode(sentences, convert_to_tensor=True)
     torch.testing.assert_close(found.cpu(), expected, rtol=1e-3, atol=1e-4)
     with tempfile.TemporaryDirectory() as output:
+        GaudiConfig(use_fused_adam=True, use_fused_clip_norm=True).save_pretrained(output)
         arguments = SentenceTransformerGaudiTrainingArguments(
             output_dir=output,
             num_train_epochs=6,
@@ -55,7 +57,7 @@ def main(folder: str) -> None:
             report_to="none",
             save_strategy="no",
             use_habana=True,
-            gaudi_config_name=None,
+            gaudi_config_name=output,
             use_lazy_mode=False,
         )
         trainer = SentenceTransformerGaudiTrainer(
