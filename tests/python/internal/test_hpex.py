@@ -115,6 +115,17 @@ def test_adamw_with_f32_moments_of_bf16_parameters():
 
 
 @pytest.mark.parametrize("make", [FusedAdamW, FusedLamb])
+def test_the_number_of_steps_is_an_int_that_learning_rates_follow(make):
+    parameter = torch.nn.Parameter(torch.ones(3, device="hpu"))
+    optimizer = make([parameter], lr=0.1)
+    for number in (1, 2):
+        parameter.grad = torch.ones_like(parameter)
+        optimizer.step()
+        step = optimizer.param_groups[0]["step"]
+        assert (type(step), step) == (int, number)
+
+
+@pytest.mark.parametrize("make", [FusedAdamW, FusedLamb])
 def test_a_group_without_parameters(make):
     params = parameters("hpu")
     optimizer = make([{"params": params}, {"params": []}], lr=0.1)

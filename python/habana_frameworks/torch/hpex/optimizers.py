@@ -30,9 +30,14 @@ class _Moments(torch.optim.Optimizer):
     """Keeps two moving averages of a parameter's gradient."""
 
     def _next_step(self, group: dict[str, Any]) -> Tensor:
-        """The number of this step of the group, counted from 1."""
+        """The number of this step of the group, counted from 1. group["step"] is an int, which
+        programs read for their learning rates, and in a compiled step a tensor, so that it is an
+        input of the graph."""
         device = group["params"][0].device
         done = group.get("step", 0)
+        if not torch.compiler.is_compiling():
+            group["step"] = int(done) + 1
+            return torch.as_tensor(float(group["step"]), dtype=torch.float32).to(device)
         if not isinstance(done, Tensor) or done.device != device:
             done = torch.as_tensor(float(done), dtype=torch.float32).to(device)
         number: Tensor = done + 1
