@@ -80,12 +80,12 @@ def _losses(output: str) -> dict[str, list[float]]:
 
 
 def _near_losses(expected: dict[str, list[float]], output: str) -> None:
-    """Logged losses have four decimals."""
+    """FusedAdamW adds its epsilon before the averages' bias is corrected, AdamW after it."""
     found = _losses(output)
     for name, losses in expected.items():
         pairs = zip(losses, found[name], strict=True)
         worst = max(abs(a - b) / abs(a) for a, b in pairs)
-        expect(worst < 2e-3, f"{name}: losses {found[name]}, and on the CPU {losses}")
+        expect(worst < 6e-3, f"{name}: losses {found[name]}, and on the CPU {losses}")
 
 
 def _generation(sources: Path, models: Path) -> list[Case]:

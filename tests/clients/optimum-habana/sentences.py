@@ -7,6 +7,7 @@ fails unless the loss falls and hpu's embeddings are those of the CPU up to roun
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 
@@ -23,6 +24,7 @@ from optimum.habana.sentence_transformers.modeling_utils import (
 from sentence_transformers import SentenceTransformer, losses, models
 
 _PAIRS = 32
+_CONFIG = "Habana/distilbert-base-uncased"
 
 
 def _encoder(folder: str, device: str) -> SentenceTransformer:
@@ -47,7 +49,9 @@ def main(folder: str) -> None:
     found = model.encode(sentences, convert_to_tensor=True)
     torch.testing.assert_close(found.cpu(), expected, rtol=1e-3, atol=1e-4)
     with tempfile.TemporaryDirectory() as output:
-        GaudiConfig(use_fused_adam=True, use_fused_clip_norm=True).save_pretrained(output)
+        # The trainer asks the hub for this name, unless there is a folder of it.
+        os.chdir(output)
+        GaudiConfig(use_fused_adam=True, use_fused_clip_norm=True).save_pretrained(_CONFIG)
         arguments = SentenceTransformerGaudiTrainingArguments(
             output_dir=output,
             num_train_epochs=6,
@@ -57,7 +61,7 @@ def main(folder: str) -> None:
             report_to="none",
             save_strategy="no",
             use_habana=True,
-            gaudi_config_name=output,
+            gaudi_config_name=_CONFIG,
             use_lazy_mode=False,
         )
         trainer = SentenceTransformerGaudiTrainer(
