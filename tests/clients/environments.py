@@ -69,9 +69,15 @@ def _add_package(packages: Path) -> None:
     (packages / "hpu_backend.pth").write_text(f"{ROOT / 'python'}\n", encoding="utf-8")
     for information in _OWN_PACKAGES.glob("hpu_backend-*.dist-info"):
         shutil.copytree(information, packages / information.name, dirs_exist_ok=True)
-    if (packages / "torchvision").exists():
-        shutil.copy(HERE / "torchvision_schemas.py", packages)
-        (packages / "torchvision_schemas.pth").write_text("import torchvision_schemas\n")
+
+
+def _add_command(environment: Path) -> None:
+    """Some clients ask `hl-smi` what the device is when they are imported."""
+    command = environment / "bin" / "hl-smi"
+    python = environment / "bin" / "python"
+    program = "import sys\n\nfrom habana_frameworks.hl_smi import main\n\nsys.exit(main())\n"
+    command.write_text(f"#!{python}\n{program}", encoding="utf-8")
+    command.chmod(0o755)
 
 
 def _make(client: Path, environment: Path) -> None:
@@ -86,6 +92,7 @@ def _make(client: Path, environment: Path) -> None:
     for name in lines(client / "removed.txt"):
         (packages / name).unlink()
     _add_package(packages)
+    _add_command(environment)
 
 
 def prepare(name: str) -> Path:

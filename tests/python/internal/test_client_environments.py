@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from paths import ROOT
 
 sys.path.append(str(ROOT / "tests" / "clients"))
 
+import environments
 from environments import HERE, clients, lines
 
 
@@ -34,16 +37,16 @@ def test_an_unknown_client_is_refused_with_the_known_ones() -> None:
     )
 
 
-def test_torchvision_finds_its_operators_declared() -> None:
-    """As in an environment whose torchvision is made for CUDA: the import of torchvision, which
-    here is not installed or comes after the declaration, finds both schemas."""
-    code = (
-        "import torchvision_schemas, torch, importlib.util;"
-        "assert not torch._C._dispatch_has_kernel('torchvision::nms');"
-        "importlib.util.find_spec('torchvision');"
-        "print(torch.ops.torchvision.nms.default, torch.ops.torchvision.qnms.default)"
-    )
+def test_an_environment_has_hl_smi(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    environments._add_command(tmp_path)
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=HERE, capture_output=True, text=True, timeout=120
+        [tmp_path / "bin" / "hl-smi", "-v"],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
-    assert done.stdout.split() == ["torchvision.nms.default", "torchvision.qnms.default"]
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Habanalabs hl-smi version hl-")
