@@ -52,9 +52,10 @@ def test_gradients(name: str, dtype: torch.dtype) -> None:
             ours = LAYERS[name](*given)
         with place_on_cpu(backward):
             ours.backward(tangent.to("hpu"))
-        # The CPU's own gradients of bf16 are off by up to 7e-2 of the largest one.
-        narrow = 3e-2 if backward == "none" else 1e-1
-        bound = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: narrow}[dtype]
+        # The CPU's own gradients are off by up to 7e-2 of the largest one in bf16, and by 1.1e-2 in
+        # f16; how much depends on the threads among which it spreads its sums.
+        half, narrow = (1e-2, 3e-2) if backward == "none" else (2e-2, 1e-1)
+        bound = {torch.float32: 1e-5, torch.float16: half, torch.bfloat16: narrow}[dtype]
         pairs = [(ours.detach(), result.detach(), host.detach())]
         pairs += [(g.grad, e.grad, h.grad) for g, e, h in zip(given, exact, on_cpu, strict=True)]
         for got, wanted, cpus in pairs:

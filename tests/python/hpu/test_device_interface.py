@@ -45,7 +45,8 @@ import inspect
 module = sys.modules["torch._dynamo.device_interface"]
 count = module.get_interface_for_device("hpu").device_count()
 print(known, count, len(inspect.getsource(module)) > 9)
-print(module.__spec__.loader.__class__.__name__, sum("_Finder" in str(f) for f in sys.meta_path))
+watched = [getattr(finder, "_name", "") for finder in sys.meta_path]
+print(module.__spec__.loader.__class__.__name__, watched.count(module.__name__))
 """
     # Entry points announce the backend of an installed package; nothing else imports Dynamo.
     done = output_of(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0").stdout.splitlines()
