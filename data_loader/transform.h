@@ -53,8 +53,8 @@ struct Workspace {
 absl::StatusOr<const Pixels*> RunStages(const Image& image, const Plan& plan,
                                         const Settings& settings, Workspace& workspace);
 
-// What pixels become. The table has 3 x 256 elements of one, two or four bytes: value v of channel
-// c becomes element 256 * c + v.
+// This says how pixels are written. The table has 3 x 256 elements of one, two or four bytes: value
+// v of channel c becomes element 256 * c + v.
 struct Form {
   std::vector<uint8_t> table;
   bool interleaved = false;  // [height, width, 3] in place of [3, height, width]

@@ -1,4 +1,4 @@
-// What hpu_custom_op.h and hpu_custom_op_pt2.h share. Programs include one of those.
+// The common part of hpu_custom_op.h and hpu_custom_op_pt2.h. Programs include one of those.
 #pragma once
 
 #include <ATen/ATen.h>

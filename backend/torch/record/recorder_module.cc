@@ -1,4 +1,4 @@
-// What Python calls of the recorder.
+// The functions of the recorder that Python calls.
 #include <optional>
 #include <vector>
 
