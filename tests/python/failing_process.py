@@ -10,6 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import processes
+
+_SECONDS = 240
+
 PROGRAM = """
 import json, sys, time, torch, habana_frameworks.torch
 from habana_frameworks.torch.dynamo import report
@@ -55,14 +59,17 @@ def run_python(
     cache: Path, source: str, prefix: Sequence[str] = (), **extra: str
 ) -> dict[str, Any]:
     """The JSON object in the last line that a program prints."""
-    done = subprocess.run(
-        [*prefix, sys.executable, "-c", source],
-        env=environment(cache, **extra),
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    if prefix:
+        done = subprocess.run(
+            [*prefix, sys.executable, "-c", source],
+            env=environment(cache, **extra),
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    else:
+        done = processes.run_python(source, timeout=_SECONDS, HPU_CACHE_DIR=str(cache), **extra)
     assert done.returncode == 0, done.stderr[-3000:]
     answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return answer

@@ -1,67 +1,128 @@
 """Processes that run a script as an interpreter does, forked from one that has imported PyTorch.
 
 To import PyTorch and Dynamo takes more than three seconds of processor time, most of what a short
-script costs. A script that depends on the environment at the import, or on how an interpreter
-ends, needs a fresh interpreter (processes.py).
+script costs. A script that tests imports or how an interpreter ends needs a fresh interpreter.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import multiprocessing
+import multiprocessing.forkserver
 import os
 import runpy
 import signal
+import subprocess
 import sys
+import tempfile
 import traceback
-from collections.abc import Mapping
+import types
+from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-import torch
-
-# The larger part of what PyTorch imports until a graph with DTensors is compiled.
-_IMPORTED = [
-    "torch",
-    "torch._dynamo",
-    "torch._functorch.aot_autograd",
-    "torch._inductor.lowering",
-    "torch._inductor.pattern_matcher",
-    "torch.distributed.fsdp",
-    "torch.distributed.tensor.parallel",
-]
+_PRELOADED = "preloaded_interpreter"
 
 
-def start(script: Path, environment: Mapping[str, str], output: Path, errors: Path) -> BaseProcess:
-    """Starts `script` with this environment; its standard output and error go to these files.
+def run(
+    script: Path | str,
+    environment: Mapping[str, str],
+    arguments: Sequence[str] = (),
+    folder: Path | None = None,
+    timeout: float = 240,
+) -> subprocess.CompletedProcess[str]:
+    """Runs a file, or code as `python -c` does, in `folder` or in the current one.
+
+    Raises subprocess.TimeoutExpired after `timeout` seconds.
+    """
+    with tempfile.TemporaryDirectory() as own:
+        streams = [Path(own) / name for name in ("output", "errors")]
+        process = start(script, environment, *streams, arguments=arguments, folder=folder)
+        try:
+            process.join(timeout)
+            if process.exitcode is None:
+                raise subprocess.TimeoutExpired(str(script), timeout)
+        finally:
+            process.kill()
+        told = [stream.read_text() for stream in streams]
+        return subprocess.CompletedProcess(str(script), process.exitcode, *told)
+
+
+def start(
+    script: Path | str,
+    environment: Mapping[str, str],
+    output: Path,
+    errors: Path,
+    arguments: Sequence[str] = (),
+    folder: Path | None = None,
+) -> BaseProcess:
+    """Starts `script` with this environment; its output goes to these files, and it has no input.
 
     The first call starts the process that imports; it lives as long as the calling one.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_IMPORTED)
+    context.set_forkserver_preload([_PRELOADED])
+    with _importable():
+        multiprocessing.forkserver.ensure_running()
     process = context.Process(
-        target=_run, args=(str(script), dict(environment), str(output), str(errors))
+        target=_run,
+        args=(script, dict(environment), (str(output), str(errors)), list(arguments), folder),
     )
     process.start()
     return process
 
 
-def _run(script: str, environment: dict[str, str], output: str, errors: str) -> None:
-    for path, descriptor in ((output, 1), (errors, 2)):
+@contextlib.contextmanager
+def _importable() -> Iterator[None]:
+    """An interpreter that starts meanwhile finds the module beside this file."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [str(Path(__file__).parent), *filter(None, [before])]
+    )
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+
+
+def _run(
+    script: Path | str,
+    environment: dict[str, str],
+    streams: Sequence[str],
+    arguments: list[str],
+    folder: Path | None,
+) -> None:
+    for descriptor, path in enumerate(streams, 1):
         opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.dup2(opened, descriptor)
         os.close(opened)
+    if folder is not None:
+        os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    sys.argv = [script]
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    preloaded = sys.modules[_PRELOADED]
+    is_file = isinstance(script, Path)
+    sys.path[:] = [str(script.parent) if is_file else "", *preloaded.PATH]
+    sys.argv = [str(script) if is_file else "-c", *arguments]
     try:
-        runpy.run_path(script, run_name="__main__")
+        preloaded.load_devices()
+        if is_file:
+            runpy.run_path(str(script), run_name="__main__")
+        else:
+            main = sys.modules["__main__"] = types.ModuleType("__main__")
+            exec(compile(script, "<string>", "exec"), vars(main))
     except Exception:
         traceback.print_exc()
         sys.exit(1)
     finally:
         # multiprocessing ends the process without this, which an interpreter does at its end.
         atexit._run_exitfuncs()
-        if torch.distributed.is_initialized():
-            torch.distributed.destroy_process_group()
+        if "torch.distributed" in sys.modules:
+            distributed = sys.modules["torch.distributed"]
+            if distributed.is_initialized():
+                distributed.destroy_process_group()

@@ -1,4 +1,4 @@
-"""Other processes: fresh interpreters for behaviour that depends on an import, the environment or a
+"""Other processes: interpreters for behaviour that depends on an import, the environment or a
 process's first call, and daemons that hang."""
 
 from __future__ import annotations
@@ -8,25 +8,51 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import forked_interpreters
 from eventually import wait_until
 
+# Variables that this package reads, at its import or later; the last one is about the package.
+_READ_LATE = (
+    *("EMULATOR_", "ENABLE_", "GC_", "GRAPH_VISUALIZATION", "HABANA_", "HCCL_", "HPU_", "LOG_"),
+    *("PT_", "XDG_", "TORCH_DEVICE_BACKEND_AUTOLOAD"),
+)
 
-def run_python(code: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Runs a program with more variables in its environment."""
+
+def run_python(
+    program: str | Path,
+    *arguments: str,
+    folder: Path | None = None,
+    fresh: bool = False,
+    timeout: float = 120,
+    **env: str,
+) -> subprocess.CompletedProcess[str]:
+    """Runs code, or a file, with more variables in its environment.
+
+    folder: where it runs, if not in the current folder.
+
+    It is the fork of an interpreter that has imported PyTorch, but not this package. It is a fresh
+    interpreter if the program needs one, or if PyTorch may read one of the variables at its import.
+    """
+    environment = {**os.environ, **env}
+    if not fresh and all(name.startswith(_READ_LATE) for name in env):
+        return forked_interpreters.run(program, environment, arguments, folder, timeout)
+    what = [str(program)] if isinstance(program, Path) else ["-c", program]
     return subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **env},
+        [sys.executable, *what, *arguments],
+        cwd=folder,
+        env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=timeout,
         check=False,
     )
 
 
-def output_of(code: str, **env: str) -> subprocess.CompletedProcess[str]:
+def output_of(program: str | Path, *arguments: str, **how: Any) -> subprocess.CompletedProcess[str]:
     """run_python, for a program that must succeed."""
-    done = run_python(code, **env)
+    done = run_python(program, *arguments, **how)
     assert done.returncode == 0, done.stderr
     return done
 

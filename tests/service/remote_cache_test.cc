@@ -27,9 +27,9 @@ class RemoteCacheServersTest : public SharedStoreTest {
 TEST_F(RemoteCacheServersTest, OneCompilationPerKeyWithLeasesInRedis) {
   constexpr int kKeys = 6;
   CompileAllEverywhere(kKeys);
-  EXPECT_EQ(compiles(), static_cast<size_t>(kKeys));
-  EXPECT_EQ(Sum("compile.compiled"), static_cast<uint64_t>(kKeys));
-  EXPECT_EQ(Sum("lease.taken"), static_cast<uint64_t>(kKeys));
+  ExpectOneCompilationOf(kKeys);
+  // The programs are written in the background.
+  EXPECT_TRUE(Eventually([&] { return Sum("remote_cache.puts") >= kKeys; }));
   EXPECT_EQ(Sum("remote_cache.puts"), static_cast<uint64_t>(kKeys));
   for (const std::string& key : redis_->Keys("*")) {
     EXPECT_TRUE(key.starts_with("{hpu:l}:")) << key << ": Redis keeps leases only";

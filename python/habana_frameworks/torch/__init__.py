@@ -118,9 +118,18 @@ def _register_device_interface() -> None:
 
 def _set_launch_modes() -> None:
     module = native.torch_module()
+    bridge_config.listen(COMPILE_ONLY, module.set_compile_only)
+    bridge_config.listen(SYNC_LAUNCH, module.set_sync_launch)
+
+
+def _check_settings() -> None:
+    """Raises ImportError for a setting that makes no sense. Nothing is registered by then, so that
+    a second import says the same."""
+    if lazy_mode.is_on():
+        lazy_mode.most_calls()
     try:
-        bridge_config.listen(COMPILE_ONLY, module.set_compile_only)
-        bridge_config.listen(SYNC_LAUNCH, module.set_sync_launch)
+        for flag in (COMPILE_ONLY, SYNC_LAUNCH):
+            bridge_config.get(flag)
     except ValueError as error:
         raise ImportError(str(error)) from None
 
@@ -147,7 +156,7 @@ def autoload() -> None:
     global _registered
     if _registered:
         return
-    lazy_mode.is_on()
+    _check_settings()
     bridge_config.tell_environment()
     _check_version()
     features.enable(features.COMPILING, _watch_registrations)

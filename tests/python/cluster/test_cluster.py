@@ -17,7 +17,7 @@ from conftest import stop_daemon
 from eventually import HANG_LIMIT_S, wait_until
 from free_port import free_port
 from paths import ROOT
-from processes import suspend
+from processes import output_of, suspend
 
 from habana_frameworks.torch import native
 
@@ -116,15 +116,7 @@ class Cluster:
         """Runs the script on a host, which is its cache folder."""
         cache = self.folder / host
         self.hosts.append(cache)
-        done = subprocess.run(
-            [sys.executable, "-c", _SCRIPT],
-            env={**os.environ, **self.env(host), **env},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+        done = output_of(_SCRIPT, **self.env(host), **env)
         return {**json.loads(done.stdout), "stderr": done.stderr}
 
     def env(self, host: str) -> dict[str, str]:

@@ -58,6 +58,21 @@ def test_calls_that_take_a_device():
     assert run(code) == ["True False torch.cuda.FloatTensor torch.FloatTensor", "hpu:0 hpu:0 cpu"]
 
 
+@pytest.mark.parametrize(
+    "before", ["torch.compile(lambda x: x + torch.ones(1), backend='eager')(torch.ones(1))", ""]
+)
+def test_default_devices_of_compiled_code_that_was_there_before(before):
+    """Dynamo keeps lists of PyTorch's functions from its import, or from the first graph, on."""
+    code = (
+        "import torch._dynamo.trace_rules as rules\n"
+        f"rules.get_torch_obj_rule_map()\n{before}\n"
+        "import habana_frameworks.torch.gpu_migration\n"
+        "torch.set_default_device('cuda')\n"
+        "print(torch.compile(lambda x: x + torch.ones(1))(torch.zeros(1)).device)\n"
+    )
+    assert output_of(START + code).stdout == "hpu:0\n"
+
+
 def test_default_devices():
     code = (
         "with torch.device('cuda'):\n"

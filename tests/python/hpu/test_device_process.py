@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 
 import pytest
+from processes import run_python
 
 
 def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     preamble = "import torch, habana_frameworks.torch\n"
-    return subprocess.run(
-        [sys.executable, "-c", preamble + code],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return run_python(preamble + code, **environment)
 
 
 FORK = """

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 import subprocess
-import sys
 
 import torch
+from processes import output_of
 
 import habana_frameworks.torch  # noqa: F401  registers the device
 
@@ -29,16 +28,7 @@ print("\\n".join(shared_layer.logger.data))
 
 
 def run_with(cache, **variables: str) -> subprocess.CompletedProcess[str]:
-    process = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        env={**os.environ, "HPU_CACHE_DIR": str(cache), **variables},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert process.returncode == 0, process.stderr
-    return process
+    return output_of(SCRIPT, timeout=300, HPU_CACHE_DIR=str(cache), **variables)
 
 
 def test_levels_tell_hits_eager_segments_and_key_factors(private_cache):

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import html
 import importlib.util
-import os
 import re
 import shutil
 import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import browser
 import pytest
+from processes import output_of
 
 from habana_frameworks.torch.report.document import Drawing, Node
 from habana_frameworks.torch.report.onnx_file import to_onnx
@@ -38,15 +37,7 @@ with torch.no_grad():
 def run(folder: Path, value: str) -> subprocess.CompletedProcess[str]:
     script = folder / "script.py"
     script.write_text(PROGRAM)
-    return subprocess.run(
-        [sys.executable, str(script)],
-        env={**os.environ, "GRAPH_VISUALIZATION": value},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
+    return output_of(script, folder=folder, GRAPH_VISUALIZATION=value)
 
 
 @pytest.fixture(scope="module")

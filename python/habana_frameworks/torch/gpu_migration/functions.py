@@ -7,6 +7,7 @@ it with fake tensors when it traces, and the capture sees the call on hpu.
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -44,6 +45,12 @@ _METHODS = (
 _TENSORS_OF_DYNAMO = "torch._dynamo.variables.tensor"
 
 
+def _tell_dynamo(function: Callable[..., Any], migrated: Callable[..., Any]) -> None:
+    from ..torch_compat.trace_rules import treat_alike
+
+    treat_alike(function, migrated)
+
+
 def takes_devices(owner: Any, name: str, label: str) -> None:
     """Replaces owner.<name> by a function that maps its devices."""
     function: Callable[..., Any] = getattr(owner, name)
@@ -66,6 +73,8 @@ def takes_devices(owner: Any, name: str, label: str) -> None:
         register_builtin(migrated, known_to_scripts)
     if function in device_constructors():
         device_constructors().add(migrated)
+    if "torch._dynamo.trace_rules" in sys.modules:
+        features.enable(features.MIGRATION, lambda: _tell_dynamo(function, migrated))
     setattr(owner, name, migrated)
 
 

@@ -5,34 +5,25 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import struct
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from paths import TESTS
+from processes import output_of
 from torch.library import _scoped_library
 from torch.utils.checkpoint import checkpoint as run_again
 
 from habana_frameworks.torch.dynamo import report
 
-DRIVER = str(TESTS / "registration_process.py")
+DRIVER = TESTS / "registration_process.py"
 TIMEOUT_S = 300
 
 
 def process(cache, number, *names):
-    done = subprocess.run(
-        [sys.executable, DRIVER, number, *names],
-        env={**os.environ, "HPU_CACHE_DIR": str(cache)},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = output_of(DRIVER, number, *names, timeout=TIMEOUT_S, HPU_CACHE_DIR=str(cache))
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -105,17 +96,11 @@ print(report().graphs[-1].reason)
     ],
 )
 def test_what_was_registered_before_the_import_has_no_key(private_cache, register):
-    done = subprocess.run(
-        [sys.executable, "-c", EARLY.format(register=register)],
-        env={
-            **os.environ,
-            "HPU_CACHE_DIR": str(private_cache),
-            "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
-        },
-        capture_output=True,
-        text=True,
+    done = output_of(
+        EARLY.format(register=register),
         timeout=TIMEOUT_S,
-        check=True,
+        HPU_CACHE_DIR=str(private_cache),
+        TORCH_DEVICE_BACKEND_AUTOLOAD="0",
     )
     answer, reason = done.stdout.splitlines()[-2:]
     assert answer == "[41.0, 41.0]"
@@ -178,14 +163,8 @@ def test_native_code_of_a_loaded_library_is_in_the_key(private_cache, tmp_path):
     (tmp_path / "42" / "extension.so").write_bytes(content.replace(before, struct.pack("<d", 42.0)))
 
     def run(version):
-        done = subprocess.run(
-            [sys.executable, "-c", LOADS, str(tmp_path / version / "extension.so")],
-            env={**os.environ, "HPU_CACHE_DIR": str(private_cache)},
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=True,
-        )
+        library = str(tmp_path / version / "extension.so")
+        done = output_of(LOADS, library, timeout=TIMEOUT_S, HPU_CACHE_DIR=str(private_cache))
         return json.loads(done.stdout.splitlines()[-1])
 
     assert run("41")[0] == [42.0] * 4

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 from conftest import stop_daemon
+from processes import output_of
 
 SCRIPT = """
 import sys, json, logging, torch, habana_frameworks.torch
@@ -40,14 +38,9 @@ def run(private_cache, tmp_path):
 
     def process(what: str, folder: str, **environment: str):
         folders.append(private_cache / folder)
-        done = subprocess.run(
-            [sys.executable, "-c", SCRIPT, what, str(tmp_path / "artifacts")],
-            env={**os.environ, "HPU_CACHE_DIR": str(private_cache / folder), **environment},
-            capture_output=True,
-            text=True,
-            timeout=240,
-        )
-        assert done.returncode == 0, done.stderr
+        cache = str(private_cache / folder)
+        artifacts = str(tmp_path / "artifacts")
+        done = output_of(SCRIPT, what, artifacts, HPU_CACHE_DIR=cache, **environment)
         return json.loads(done.stdout.splitlines()[-1]), done.stderr
 
     yield process

@@ -27,7 +27,7 @@ from habana_frameworks.torch.dynamo.records.records import GraphRecord
 from habana_frameworks.torch.dynamo.start import files, graphs
 from habana_frameworks.torch.dynamo.start.describe import Refused
 
-DRIVER = str(TESTS / "start_process.py")
+DRIVER = TESTS / "start_process.py"
 # The other cases are slow: together they take minutes.
 SHORT = {
     "net: patched function of torch",
@@ -56,15 +56,7 @@ COMPILING = {
 
 
 def process(cache, case, name="", **environment):
-    done = subprocess.run(
-        [sys.executable, DRIVER, case, name],
-        env={**os.environ, "HPU_CACHE_DIR": str(cache), **environment},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = output_of(DRIVER, case, name, timeout=TIMEOUT_S, HPU_CACHE_DIR=str(cache), **environment)
     return json.loads(done.stdout.splitlines()[-1])
 
 
