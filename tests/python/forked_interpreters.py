@@ -1,7 +1,8 @@
 """Processes that run a script as an interpreter does, forked from one that has imported PyTorch.
 
 To import PyTorch and Dynamo takes more than three seconds of processor time, most of what a short
-script costs. A script that tests imports or how an interpreter ends needs a fresh interpreter.
+script costs. A script that tests what an import of PyTorch does, or how an interpreter ends, needs a fresh
+one.
 """
 
 from __future__ import annotations
@@ -105,13 +106,12 @@ def _run(
     os.environ.clear()
     os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    preloaded = sys.modules[_PRELOADED]
     is_file = isinstance(script, Path)
-    sys.path[:] = [str(script.parent) if is_file else "", *preloaded.PATH]
+    sys.path[:] = [str(script.parent) if is_file else "", *sys.modules[_PRELOADED].PATH]
     sys.argv = [str(script) if is_file else "-c", *arguments]
     try:
-        preloaded.load_devices()
-        if is_file:
+        sys.modules[_PRELOADED].load_devices()
+        if isinstance(script, Path):
             runpy.run_path(str(script), run_name="__main__")
         else:
             main = sys.modules["__main__"] = types.ModuleType("__main__")
@@ -120,7 +120,8 @@ def _run(
         traceback.print_exc()
         sys.exit(1)
     finally:
-        # multiprocessing ends the process without this, which an interpreter does at its end.
+        # multiprocessing ends the process without what an interpreter does at its end. Most of
+        # that takes time and is not needed.
         atexit._run_exitfuncs()
         if "torch.distributed" in sys.modules:
             distributed = sys.modules["torch.distributed"]
