@@ -1,8 +1,8 @@
 """Processes that run a script as an interpreter does, forked from one that has imported PyTorch.
 
 To import PyTorch and Dynamo takes more than three seconds of processor time, most of what a short
-script costs. A script that tests what an import of PyTorch does, or how an interpreter ends, needs a fresh
-one.
+script costs. A script that tests what an import of PyTorch does, or how an interpreter ends, needs
+a fresh one.
 """
 
 from __future__ import annotations

@@ -7,75 +7,11 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from . import tables
 from .host_rates import HostRates
+from .rows import EngineRow, KernelRow, RecipeRow, RooflineRow
 from .trace import Kernel, Launch, Trace
 from .waiting import Waiting, waiting
-
-
-@dataclass(frozen=True)
-class KernelRow:
-    """All runs of one kernel of one recipe."""
-
-    nodes: list[str]
-    recipe: str
-    engine: str
-    calls: int
-    total_ms: float
-    best_ms: float  # for one run
-    share: float  # of the time of all kernels
-    tasks: int
-    bytes: int  # for one run, like operations
-    flops: int
-    peak_share: float | None  # operations per second of the best run, over the peak of `factors`
-    bandwidth_share: float | None  # bytes per second likewise; caches can lift it over 1
-    factors: str  # the type whose peak it is: f32 or bf16
-    busy_share: float  # the share of the threads' time, while it ran, in which they ran its tasks
-    # from the end of the kernel before it in its launch, or from the launch's begin, to its own
-    # begin
-    wait_ms: float
-
-
-@dataclass(frozen=True)
-class EngineRow:
-    engine: str
-    kernels: int  # number of runs
-    total_ms: float
-    share: float
-    flops: int  # for all runs, like bytes
-    bytes: int
-    peak_share: float | None
-    bandwidth_share: float | None
-
-
-@dataclass(frozen=True)
-class RecipeRow:
-    recipe: str
-    launches: int
-    total_ms: float
-    best_ms: float
-    kernels_ms: float  # for all launches; the rest of total_ms is between kernels
-    threads: int
-    # The threads' time in the launches has three parts, whose sum is 1.
-    busy_share: float  # the threads ran tasks
-    uneven_share: float  # a kernel ran, but had no task for them
-    between_share: float  # no kernel ran
-    cpu_per_wall: float  # CPU seconds of the process per second of the launches
-
-
-@dataclass(frozen=True)
-class RooflineRow:
-    """Kernels of a recipe whose least time on this host follows from the same rate."""
-
-    recipe: str
-    bound: str  # "arithmetic" or "memory"
-    kernels: int  # for one launch
-    best_ms: float  # sum of the kernels' best runs
-    share: float  # of that sum over all kernels of the recipe
-    flops: int  # for one launch, like bytes
-    bytes: int
-    intensity: float  # operations per byte
-    least_ms: float  # at the peak of their types, or at the bandwidth
-    least_share: float  # least_ms / best_ms; caches can lift it over 1
 
 
 def _per_second(amount: float, ns: int, rate: float) -> float | None:
@@ -131,11 +67,11 @@ class Report:
 
         out = io.StringIO()
         console = Console(file=out, width=width or max(Console().width, 120))
-        console.print(_engine_table(self.engines))
-        console.print(_recipe_table(self.recipes))
+        console.print(tables.engine_table(self.engines))
+        console.print(tables.recipe_table(self.recipes))
         if self.roofline:
-            console.print(_roofline_table(self.roofline))
-        console.print(_kernel_table(self.kernels[: limit or None]))
+            console.print(tables.roofline_table(self.roofline))
+        console.print(tables.kernel_table(self.kernels[: limit or None]))
         if limit and len(self.kernels) > limit:
             rest = sum(row.share for row in self.kernels[limit:])
             console.print(f"and {len(self.kernels) - limit} kernels more, {rest:.1%} of the time")
@@ -257,145 +193,3 @@ def _roofline_rows(
         )
     order = {name: -ns for name, ns in best_of_recipe.items()}
     return sorted(rows, key=lambda row: (order[row.recipe], row.recipe, -row.best_ms))
-
-
-def _percent(share: float | None) -> str:
-    return "" if share is None else f"{share:.1%}"
-
-
-def _table(title: str, text_columns: int, names: list[str]) -> Any:
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    for i, name in enumerate(names):
-        if i < text_columns:
-            table.add_column(name, overflow="fold")
-        else:
-            table.add_column(name, justify="right", no_wrap=True)
-    return table
-
-
-def _engine_table(rows: list[EngineRow]) -> Any:
-    table = _table(
-        "Engines", 1, ["engine", "kernels", "ms", "time", "GFLOP", "GB", "of peak", "of bandwidth"]
-    )
-    for row in rows:
-        table.add_row(
-            row.engine.upper(),
-            str(row.kernels),
-            f"{row.total_ms:.3f}",
-            _percent(row.share),
-            f"{row.flops / 1e9:.3f}",
-            f"{row.bytes / 1e9:.3f}",
-            _percent(row.peak_share),
-            _percent(row.bandwidth_share),
-        )
-    return table
-
-
-def _recipe_table(rows: list[RecipeRow]) -> Any:
-    table = _table(
-        "Launches",
-        1,
-        [
-            "recipe",
-            "launches",
-            "ms",
-            "best ms",
-            "in kernels",
-            "threads",
-            "busy",
-            "uneven",
-            "between",
-            "CPU/wall",
-        ],
-    )
-    for row in rows:
-        table.add_row(
-            row.recipe,
-            str(row.launches),
-            f"{row.total_ms:.3f}",
-            f"{row.best_ms:.3f}",
-            _percent(row.kernels_ms / row.total_ms if row.total_ms else None),
-            str(row.threads),
-            _percent(row.busy_share),
-            _percent(row.uneven_share),
-            _percent(row.between_share),
-            f"{row.cpu_per_wall:.2f}",
-        )
-    return table
-
-
-def _roofline_table(rows: list[RooflineRow]) -> Any:
-    table = _table(
-        "Roofline",
-        2,
-        [
-            "recipe",
-            "bound by",
-            "kernels",
-            "best ms",
-            "time",
-            "GFLOP",
-            "GB",
-            "FLOP/byte",
-            "least ms",
-            "of least",
-        ],
-    )
-    for row in rows:
-        table.add_row(
-            row.recipe,
-            row.bound,
-            str(row.kernels),
-            f"{row.best_ms:.3f}",
-            _percent(row.share),
-            f"{row.flops / 1e9:.3f}",
-            f"{row.bytes / 1e9:.3f}",
-            f"{row.intensity:.1f}",
-            f"{row.least_ms:.3f}",
-            _percent(row.least_share),
-        )
-    return table
-
-
-def _kernel_table(rows: list[KernelRow]) -> Any:
-    several = len({row.recipe for row in rows}) > 1
-    table = _table(
-        "Kernels",
-        3 if several else 2,
-        [
-            *(["recipe"] if several else []),
-            "nodes",
-            "engine",
-            "calls",
-            "ms",
-            "time",
-            "best ms",
-            "tasks",
-            "MB",
-            "MFLOP",
-            "of peak",
-            "of bandw.",
-            "busy",
-            "wait ms",
-        ],
-    )
-    for row in rows:
-        table.add_row(
-            *([row.recipe] if several else []),
-            "\n".join(row.nodes),
-            row.engine.upper(),
-            str(row.calls),
-            f"{row.total_ms:.3f}",
-            _percent(row.share),
-            f"{row.best_ms:.4f}",
-            str(row.tasks),
-            f"{row.bytes / 1e6:.3f}",
-            f"{row.flops / 1e6:.3f}",
-            _percent(row.peak_share),
-            _percent(row.bandwidth_share),
-            _percent(row.busy_share),
-            f"{row.wait_ms:.3f}",
-        )
-    return table
