@@ -254,6 +254,9 @@ class HcclBackend:
 def stop_watching_backends() -> None:
     """Ends the threads of all HcclBackends. Called before the interpreter ends."""
 
+def set_lazy_collectives(recorded: bool) -> None:
+    """Whether lazy mode records collectives. Captures always do."""
+
 def stop_recording() -> None:
     """Ends lazy mode and gives up what is recorded: its tensors have no elements."""
 

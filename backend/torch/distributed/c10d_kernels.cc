@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "backend/torch/distributed/hccl_backend.h"
+#include "backend/torch/distributed/recorded_collectives.h"
 
 namespace hpu::torch_backend {
 namespace {
@@ -29,6 +30,17 @@ class Arguments {
 
   c10::intrusive_ptr<c10d::Backend> backend() const {
     return group_->getBackend(c10::DeviceType::HPU);
+  }
+  // Returns the work of `record`, which gets the group's recorded collectives, if collectives are
+  // recorded and it has one; else that of `run`, which gets the backend.
+  template <typename Record, typename Run>
+  WorkPointer RecordOrRun(const Record& record, const Run& run) const {
+    if (RecordsCollectives()) {
+      const at::AutoDispatchBelowADInplaceOrView below_autograd;
+      const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+      if (WorkPointer work = record(RecordedCollectives(*group_))) return work;
+    }
+    return run(*backend());
   }
   const IValue* Find(std::string_view name) const {
     const auto index = schema_.argumentIndexWithName(name);
@@ -123,21 +135,37 @@ void Broadcast(const c10::OperatorHandle& op, Stack* stack) {
   const Arguments call(op, *stack);
   Tensors tensors = call.List("tensors");
   const auto options = call.WithRoot(call.With(c10d::BroadcastOptions()));
-  Finish(op, stack, tensors, call.backend()->broadcast(tensors, options));
+  Finish(op, stack, tensors,
+         call.RecordOrRun(
+             [&](const RecordedCollectives& group) {
+               return group.Broadcast(tensors, options.rootRank);
+             },
+             [&](c10d::Backend& backend) { return backend.broadcast(tensors, options); }));
 }
 
 void AllReduce(const c10::OperatorHandle& op, Stack* stack) {
   const Arguments call(op, *stack);
   Tensors tensors = call.List("tensors");
   const auto options = call.WithReduction<c10d::AllreduceOptions>();
-  Finish(op, stack, tensors, call.backend()->allreduce(tensors, options));
+  Finish(op, stack, tensors,
+         call.RecordOrRun(
+             [&](const RecordedCollectives& group) {
+               return group.AllReduce(tensors, options.reduceOp);
+             },
+             [&](c10d::Backend& backend) { return backend.allreduce(tensors, options); }));
 }
 
 void AllReduceCoalesced(const c10::OperatorHandle& op, Stack* stack) {
   const Arguments call(op, *stack);
   Tensors tensors = call.List("tensors");
   const auto options = call.WithReduction<c10d::AllreduceCoalescedOptions>();
-  Finish(op, stack, tensors, call.backend()->allreduce_coalesced(tensors, options));
+  Finish(
+      op, stack, tensors,
+      call.RecordOrRun(
+          [&](const RecordedCollectives& group) {
+            return group.AllReduce(tensors, options.reduceOp);
+          },
+          [&](c10d::Backend& backend) { return backend.allreduce_coalesced(tensors, options); }));
 }
 
 void ReduceToRoot(const c10::OperatorHandle& op, Stack* stack) {
@@ -152,7 +180,10 @@ void AllGather(const c10::OperatorHandle& op, Stack* stack) {
   std::vector<Tensors> outputs = call.Lists("output_tensors");
   Tensors inputs = call.List("input_tensors");
   const auto options = call.With(c10d::AllgatherOptions());
-  Finish(op, stack, outputs, call.backend()->allgather(outputs, inputs, options));
+  Finish(op, stack, outputs,
+         call.RecordOrRun(
+             [&](const RecordedCollectives& group) { return group.AllGather(outputs, inputs); },
+             [&](c10d::Backend& backend) { return backend.allgather(outputs, inputs, options); }));
 }
 
 void AllGatherCoalesced(const c10::OperatorHandle& op, Stack* stack) {
@@ -160,7 +191,12 @@ void AllGatherCoalesced(const c10::OperatorHandle& op, Stack* stack) {
   std::vector<Tensors> outputs = call.Lists("output_lists");
   Tensors inputs = call.List("input_list");
   const auto options = call.With(c10d::AllgatherOptions());
-  Finish(op, stack, outputs, call.backend()->allgather_coalesced(outputs, inputs, options));
+  Finish(op, stack, outputs,
+         call.RecordOrRun(
+             [&](const RecordedCollectives& group) { return group.AllGather(outputs, inputs); },
+             [&](c10d::Backend& backend) {
+               return backend.allgather_coalesced(outputs, inputs, options);
+             }));
 }
 
 void AllGatherIntoTensor(const c10::OperatorHandle& op, Stack* stack) {
@@ -168,7 +204,13 @@ void AllGatherIntoTensor(const c10::OperatorHandle& op, Stack* stack) {
   at::Tensor output = call.Get("output_tensor").toTensor();
   at::Tensor input = call.Get("input_tensor").toTensor();
   const auto options = call.With(c10d::AllgatherOptions());
-  Finish(op, stack, output, call.backend()->_allgather_base(output, input, options));
+  Finish(
+      op, stack, output,
+      call.RecordOrRun(
+          [&](const RecordedCollectives& group) {
+            return group.AllGather(Tensors{output}, Tensors{input});
+          },
+          [&](c10d::Backend& backend) { return backend._allgather_base(output, input, options); }));
 }
 
 void AllGatherIntoTensorCoalesced(const c10::OperatorHandle& op, Stack* stack) {
@@ -177,7 +219,11 @@ void AllGatherIntoTensorCoalesced(const c10::OperatorHandle& op, Stack* stack) {
   Tensors inputs = call.List("inputs");
   const auto options = call.With(c10d::AllgatherOptions());
   Finish(op, stack, outputs,
-         call.backend()->allgather_into_tensor_coalesced(outputs, inputs, options));
+         call.RecordOrRun(
+             [&](const RecordedCollectives& group) { return group.AllGather(outputs, inputs); },
+             [&](c10d::Backend& backend) {
+               return backend.allgather_into_tensor_coalesced(outputs, inputs, options);
+             }));
 }
 
 void ReduceScatter(const c10::OperatorHandle& op, Stack* stack) {
@@ -185,7 +231,14 @@ void ReduceScatter(const c10::OperatorHandle& op, Stack* stack) {
   Tensors outputs = call.List("output_tensors");
   std::vector<Tensors> inputs = call.Lists("input_tensors");
   const auto options = call.WithReduction<c10d::ReduceScatterOptions>();
-  Finish(op, stack, outputs, call.backend()->reduce_scatter(outputs, inputs, options));
+  Finish(op, stack, outputs,
+         call.RecordOrRun(
+             [&](const RecordedCollectives& group) {
+               return group.ReduceScatter(outputs, inputs, options.reduceOp);
+             },
+             [&](c10d::Backend& backend) {
+               return backend.reduce_scatter(outputs, inputs, options);
+             }));
 }
 
 void ReduceScatterTensor(const c10::OperatorHandle& op, Stack* stack) {
@@ -193,7 +246,14 @@ void ReduceScatterTensor(const c10::OperatorHandle& op, Stack* stack) {
   at::Tensor output = call.Get("output_tensor").toTensor();
   at::Tensor input = call.Get("input_tensor").toTensor();
   const auto options = call.WithReduction<c10d::ReduceScatterOptions>();
-  Finish(op, stack, output, call.backend()->_reduce_scatter_base(output, input, options));
+  Finish(op, stack, output,
+         call.RecordOrRun(
+             [&](const RecordedCollectives& group) {
+               return group.ReduceScatter(Tensors{output}, Tensors{input}, options.reduceOp);
+             },
+             [&](c10d::Backend& backend) {
+               return backend._reduce_scatter_base(output, input, options);
+             }));
 }
 
 void ReduceScatterTensorCoalesced(const c10::OperatorHandle& op, Stack* stack) {
@@ -202,7 +262,13 @@ void ReduceScatterTensorCoalesced(const c10::OperatorHandle& op, Stack* stack) {
   Tensors inputs = call.List("inputs");
   const auto options = call.WithReduction<c10d::ReduceScatterOptions>();
   Finish(op, stack, outputs,
-         call.backend()->reduce_scatter_tensor_coalesced(outputs, inputs, options));
+         call.RecordOrRun(
+             [&](const RecordedCollectives& group) {
+               return group.ReduceScatter(outputs, inputs, options.reduceOp);
+             },
+             [&](c10d::Backend& backend) {
+               return backend.reduce_scatter_tensor_coalesced(outputs, inputs, options);
+             }));
 }
 
 void Gather(const c10::OperatorHandle& op, Stack* stack) {
@@ -237,7 +303,13 @@ void AllToAllSingle(const c10::OperatorHandle& op, Stack* stack) {
   std::vector<int64_t> input_splits = call.Get("input_split_sizes").toIntVector();
   const auto options = call.With(c10d::AllToAllOptions());
   Finish(op, stack, output,
-         call.backend()->alltoall_base(output, input, output_splits, input_splits, options));
+         call.RecordOrRun(
+             [&](const RecordedCollectives& group) {
+               return group.AllToAll(output, input, output_splits, input_splits);
+             },
+             [&](c10d::Backend& backend) {
+               return backend.alltoall_base(output, input, output_splits, input_splits, options);
+             }));
 }
 
 void Barrier(const c10::OperatorHandle& op, Stack* stack) {
@@ -295,6 +367,7 @@ void BindDistributed(pybind11::module_& module) {
   // The base classes are PyTorch's, which this import defines.
   py::module_::import("torch._C._distributed_c10d");
   module.def("stop_watching_backends", &StopWatchingBackends);
+  module.def("set_lazy_collectives", &SetLazyCollectives);
   using Options = HcclBackend::Options;
   py::class_<Options, c10::intrusive_ptr<Options>, c10d::Backend::Options>(module, "HcclOptions")
       .def(py::init([](std::chrono::milliseconds timeout) {

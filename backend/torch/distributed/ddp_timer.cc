@@ -6,6 +6,7 @@
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/errors.h"
 #include "backend/torch/pytorch/unstable_torch.h"
+#include "backend/torch/record/recorder.h"
 
 namespace hpu::torch_backend {
 namespace {
@@ -16,6 +17,8 @@ class DdpTimer final : public c10d::Timer {
 
   void record(Event event) override {
     c10d::Timer::record(event);
+    // In lazy mode a point of the stream would cut the step into several programs.
+    if (Recorder::Get().Records()) return;
     std::unique_ptr<runtime::Event>& point = points_[static_cast<size_t>(event)];
     if (point == nullptr) point = std::make_unique<runtime::Event>(/*timing=*/true);
     Check(point->Record(CurrentStream()));

@@ -17,6 +17,18 @@ namespace {
 using c10::IValue;
 using torch::jit::Stack;
 
+// A work of a functional collective is found by the storage of its result. It is awaited before the
+// memory of that storage moves into the recording's.
+void AwaitCollective(const c10::OperatorHandle& op, const std::vector<at::Tensor>& results) {
+  if (op.schema().name().rfind("_c10d_functional::", 0) != 0) return;
+  static const c10::OperatorHandle wait =
+      c10::Dispatcher::singleton().findSchemaOrThrow("_c10d_functional::wait_tensor", "");
+  for (const at::Tensor& result : results) {
+    Stack stack{result};
+    wait.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::HPU), &stack);
+  }
+}
+
 void RunCall(const Recording& recording, const Recording::Call& call) {
   const KnownLine line(call.line);
   const CallRule& rule = *call.rule;
@@ -28,7 +40,7 @@ void RunCall(const Recording& recording, const Recording::Call& call) {
       stack.push_back(argument.Fill(tensors, number));
     }
   }
-  rule.op.callBoxedForDispatchKey(c10::DispatchKey::HPU, stack);
+  rule.op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::HPU), &stack);
   std::vector<at::Tensor> results;
   for (IValue& result : stack) {
     if (result.isTensor()) {
@@ -38,6 +50,7 @@ void RunCall(const Recording& recording, const Recording::Call& call) {
     }
   }
   stack.clear();
+  AwaitCollective(rule.op, results);
   uint32_t value = call.first_result;
   for (size_t i = 0; i < rule.results.size(); ++i) {
     if (rule.results[i].kind != CallRule::Result::Kind::kNew) continue;

@@ -21,7 +21,7 @@ import torch
 from . import native
 from .internal import bridge_config, lazy_mode, vision
 from .internal.after_import import after_import
-from .internal.flag_table import COMPILE_ONLY, SYNC_LAUNCH
+from .internal.flag_table import COMPILE_ONLY, LAZY_COLLECTIVES, SYNC_LAUNCH
 from .internal.notices import once
 from .internal.submodules import on_demand
 from .torch_compat import TESTED, features, minor_version
@@ -120,6 +120,7 @@ def _set_launch_modes() -> None:
     module = native.torch_module()
     bridge_config.listen(COMPILE_ONLY, module.set_compile_only)
     bridge_config.listen(SYNC_LAUNCH, module.set_sync_launch)
+    bridge_config.listen(LAZY_COLLECTIVES, module.set_lazy_collectives)
 
 
 def _check_settings() -> None:
@@ -128,7 +129,7 @@ def _check_settings() -> None:
     if lazy_mode.is_on():
         lazy_mode.most_calls()
     try:
-        for flag in (COMPILE_ONLY, SYNC_LAUNCH):
+        for flag in (COMPILE_ONLY, SYNC_LAUNCH, LAZY_COLLECTIVES):
             bridge_config.get(flag)
     except ValueError as error:
         raise ImportError(str(error)) from None

@@ -116,7 +116,7 @@ class Cluster:
         """Runs the script on a host, which is its cache folder."""
         cache = self.folder / host
         self.hosts.append(cache)
-        done = output_of(_SCRIPT, **self.env(host), **env)
+        done = output_of(_SCRIPT, **{**self.env(host), **env})
         return {**json.loads(done.stdout), "stderr": done.stderr}
 
     def env(self, host: str) -> dict[str, str]:

@@ -218,30 +218,6 @@ except Exception as error:
     assert error in run_ranks(1, script)[0].stdout
 
 
-def test_captures_refuse_collectives_by_name():
-    """Also of tensors that have memory already: a replay would leave the collective out."""
-    outputs = expect_success(
-        1,
-        """
-rank, size = start()
-x = torch.ones(3, device="hpu")
-dist.all_reduce(x)
-for call in (lambda: dist.all_reduce(x), dist.barrier, lambda: dist.all_reduce(x + 1)):
-    try:
-        with torch.hpu.graph(torch.hpu.HPUGraph()):
-            call()
-    except RuntimeError as error:
-        print(str(error).splitlines()[0])
-dist.all_reduce(x)
-equal(x, torch.ones(3))
-""",
-    )
-    lines = outputs[0].splitlines()
-    assert len(lines) == 3
-    for line, name in zip(lines, ("all_reduce", "barrier", "all_reduce"), strict=True):
-        assert f"and {name} cannot be part of it" in line
-
-
 def test_a_group_goes_while_its_collectives_run():
     """Their tensors live until they have ended."""
     expect_success(

@@ -263,4 +263,4 @@ def test_it_imports_no_torch():
         "assert main() == 0\n"
         "print('torch' in sys.modules, 'numpy' in sys.modules)"
     )
-    assert output_of(code).stdout.splitlines()[-1] == "False False"
+    assert output_of(code, fresh=True).stdout.splitlines()[-1] == "False False"

@@ -92,6 +92,17 @@ def test_random_views() -> None:
         assert torch.equal(got, view), seed
 
 
+def test_views_of_tensors_in_flat_memory() -> None:
+    """Gradients of DistributedDataParallel lie so; the sizes do not divide the memory's."""
+    base = _base(421)
+    for tensor in (base[288:416].view(4, 32), base[1:417].view(32, 13), base[293:].view(4, 32)):
+        views = (tensor, tensor.t(), tensor[:, 5:9], tensor[1:3, 4:], tensor[3, -1], tensor[-1:])
+        for view in views:
+            with _NoStrided():
+                got = view_of(base, form_of(view))
+            assert torch.equal(got, view) and got.data_ptr() == view.data_ptr()
+
+
 def test_windows_overlap_and_need_as_strided() -> None:
     base = _base(10)
     assert torch.equal(view_of(base, form_of(base.unfold(0, 4, 2))), base.unfold(0, 4, 2))

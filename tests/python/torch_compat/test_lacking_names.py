@@ -41,6 +41,7 @@ OFF = {
     "dynamo_settings": {features.STARTS, features.RECURRENT_LAYERS},
     "fake_rules": {features.FAKE_RESULTS},
     "fakes": _CAPTURE,
+    "functional_collectives": set(),  # needed once a collective is recorded
     "functionalization": {features.COMPILING},
     "graph_calls": _CAPTURE,
     "graph_code": {features.STARTS},

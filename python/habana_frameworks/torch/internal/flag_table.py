@@ -8,6 +8,8 @@ from dataclasses import dataclass
 # These flags change launches (docs/modules.md).
 COMPILE_ONLY = "PT_COMPILE_ONLY_MODE"
 SYNC_LAUNCH = "PT_HPU_SYNC_LAUNCH"
+# Lazy mode records collectives (docs/distributed.md).
+LAZY_COLLECTIVES = "PT_HPU_ENABLE_LAZY_COLLECTIVES"
 
 Value = bool | int | str
 
@@ -69,7 +71,7 @@ FLAGS: tuple[Flag, ...] = (
     *(Flag(name, "", "active") for name in AUTOCAST_LISTS),
     Flag("PT_HPU_MAX_COMPOUND_OP_SIZE", 2**63 - 1, "active"),
     Flag("PT_HPU_WEIGHT_SHARING", True, "programs read the tensors of the model in place"),
-    Flag("PT_HPU_ENABLE_LAZY_COLLECTIVES", False, _COLLECTIVES),
+    Flag(LAZY_COLLECTIVES, False, "active"),
     Flag("PT_HPU_EMULATE_DISTRIBUTED", False, _COLLECTIVES),
     Flag("PT_HPU_DISABLE_ASYNC_COLLECTIVE", False, _COLLECTIVES),
     Flag("PT_HPU_LAZY_ACC_PAR_MODE", 1, "a recording is made in the thread that calls"),

@@ -27,6 +27,7 @@ from ..torch_compat.fakes import (
 from ..torch_compat.trees import tree_leaves
 
 _DEVICE = "hpu"
+_COLLECTIVES = "_c10d_functional"
 _KNOWN = frozenset(rule.split(".")[1] for rule in ATEN_RULES)
 
 
@@ -57,7 +58,9 @@ def describe_call(
     namespace, _, short = name.partition("::")
     try:
         op = overload_of(getattr(getattr(torch.ops, namespace), short), overload, args, kwargs)
-        if not _is_known(short):
+        if namespace == _COLLECTIVES:
+            from ..torch_compat import functional_collectives  # noqa: F401
+        elif not _is_known(short):
             # It may be made of operators that recipes have; only a compilation shows it.
             refusal = compile_call(name, overload, args, kwargs).refusal
             if refusal:

@@ -61,6 +61,7 @@ def view_of(base: torch.Tensor, wanted: Form) -> torch.Tensor:
     view: torch.Tensor | None = None
     if base.dtype == wanted.dtype:
         view = _by_slices(base, wanted)
+        view = view if view is not None else _of_piece(base, wanted)
         view = view if view is not None else _by_diagonal(base, wanted)
     if view is not None:
         return view
@@ -109,6 +110,22 @@ def _by_slices(base: torch.Tensor, wanted: Form) -> torch.Tensor | None:
     if outer > 1:
         view = view.squeeze(-1)
     return _arrange(view, places, wanted)
+
+
+def _of_piece(base: torch.Tensor, wanted: Form) -> torch.Tensor | None:
+    """None where the view is no slice of a row of the elements of `base`, as gradients and
+    parameters are of the flat memory that holds many of them."""
+    extents = [
+        size * stride
+        for size, stride in zip(wanted.sizes, wanted.strides, strict=True)
+        if size > 1 and stride > 0
+    ]
+    elements = max(extents, default=1)
+    start = min(wanted.offset, base.numel() - elements)
+    if start < 0 or elements == base.numel():
+        return None
+    row = in_memory_order(base).reshape(-1).narrow(0, start, elements)
+    return _by_slices(row, wanted._replace(offset=wanted.offset - start))
 
 
 def _by_diagonal(base: torch.Tensor, wanted: Form) -> torch.Tensor | None:

@@ -50,7 +50,9 @@ def test_limit_of_calls_that_makes_no_sense(limit):
     assert first.startswith("PT_HPU_MAX_COMPOUND_OP_SIZE=")
 
 
-@pytest.mark.parametrize("flag", ["PT_COMPILE_ONLY_MODE", "PT_HPU_SYNC_LAUNCH"])
+@pytest.mark.parametrize(
+    "flag", ["PT_COMPILE_ONLY_MODE", "PT_HPU_SYNC_LAUNCH", "PT_HPU_ENABLE_LAZY_COLLECTIVES"]
+)
 def test_switches_that_make_no_sense(flag):
     first, second = output_of(_TWICE, **{flag: "perhaps"}).stdout.splitlines()
     assert first == second and first.startswith(f"{flag}='perhaps': expected one of on/1/")
