@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,51 +39,22 @@ def environment(cache: Path, **extra: str) -> dict[str, str]:
     return {**os.environ, "HPU_CACHE_DIR": str(cache), **extra}
 
 
-def run(
-    cache: Path,
-    before: str = "",
-    after: str = "",
-    prefix: Sequence[str] = (),
-    **extra: str,
-) -> dict[str, object]:
-    """The graph's origin and reason after a run whose result was right.
-
-    prefix: a command that runs the program under other conditions.
-    """
-    return run_python(cache, PROGRAM.format(before=before, after=after), prefix, **extra)
+def run(cache: Path, before: str = "", after: str = "", **extra: str) -> dict[str, object]:
+    """The graph's origin and reason after a run whose result was right."""
+    return run_python(cache, PROGRAM.format(before=before, after=after), **extra)
 
 
-def run_python(
-    cache: Path, source: str, prefix: Sequence[str] = (), **extra: str
-) -> dict[str, Any]:
+def run_python(cache: Path, source: str, **extra: str) -> dict[str, Any]:
     """The JSON object in the last line that a program prints."""
-    if prefix:
-        done = subprocess.run(
-            [*prefix, sys.executable, "-c", source],
-            env=environment(cache, **extra),
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-            check=False,
-        )
-    else:
-        done = processes.run_python(source, timeout=_SECONDS, HPU_CACHE_DIR=str(cache), **extra)
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = processes.output_of(source, timeout=_SECONDS, HPU_CACHE_DIR=str(cache), **extra)
     answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return answer
 
 
-def hpu_compile(
-    cache: Path, *arguments: str, prefix: Sequence[str] = (), **extra: str
-) -> dict[str, Any]:
-    """The answer of a command of the tool."""
-    done = subprocess.run(
-        [*prefix, sys.executable, "-m", "habana_frameworks.torch.cli", *arguments, "--json"],
-        env=environment(cache, **extra),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+def hpu_compile(cache: Path, *arguments: str, before: str = "", **extra: str) -> dict[str, Any]:
+    """The answer of a command of the tool. `before` is Python that its process runs first."""
+    done = processes.run_tool(
+        *arguments, "--json", before=before, HPU_CACHE_DIR=str(cache), **extra
     )
     # exit code 1 may just mean that the answer reports a problem
     assert done.stdout, done.stderr[-3000:]

@@ -13,6 +13,7 @@ from typing import Any
 import forked_interpreters
 from eventually import wait_until
 
+_TOOL = "habana_frameworks.torch.cli"
 # Variables that this package reads, at its import or later; the last one is about the package.
 _READ_LATE = (
     *("EMULATOR_", "ENABLE_", "GC_", "GRAPH_VISUALIZATION", "HABANA_", "HCCL_", "HPU_", "LOG_"),
@@ -55,6 +56,12 @@ def output_of(program: str | Path, *arguments: str, **how: Any) -> subprocess.Co
     done = run_python(program, *arguments, **how)
     assert done.returncode == 0, done.stderr
     return done
+
+
+def run_tool(*arguments: str, before: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+    """Runs hpu-compile. `before` is Python that its process runs first."""
+    program = f"{before}\nimport runpy\nrunpy.run_module({_TOOL!r}, run_name='__main__')"
+    return run_python(program, *arguments, timeout=60, **env)
 
 
 def suspend(pid: int) -> None:

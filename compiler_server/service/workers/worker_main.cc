@@ -1,10 +1,12 @@
 #include "compiler_server/service/workers/worker_main.h"
 
+#include <malloc.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <new>
 
@@ -21,6 +23,11 @@ constexpr bool kLimitMemory = false;  // sanitizers reserve terabytes of address
 constexpr bool kLimitMemory = true;
 #endif
 
+// An arena of glibc's allocator reserves this much address space, used or not (HEAP_MAX_SIZE in its
+// arena.c). Threads make arenas when they meet, so their number varies from run to run.
+constexpr uint64_t kArenaBytes = 64 << 20;
+constexpr uint64_t kPartForArenas = 4;
+
 constexpr int kOutOfMemoryScore = 500;  // from -1000 (never) to 1000 (first)
 
 void ApplyLimits(const WorkerLimits& limits) {
@@ -34,6 +41,8 @@ void ApplyLimits(const WorkerLimits& limits) {
   const rlimit no_core{0, 0};
   setrlimit(RLIMIT_CORE, &no_core);
   if (limits.address_space_bytes == 0 || !kLimitMemory) return;
+  const uint64_t arenas = limits.address_space_bytes / kPartForArenas / kArenaBytes;
+  mallopt(M_ARENA_MAX, static_cast<int>(std::clamp<uint64_t>(arenas, 1, 1024)));
   const rlimit memory{limits.address_space_bytes, limits.address_space_bytes};
   if (setrlimit(RLIMIT_AS, &memory) != 0) {
     HPU_LOG(kWarning, "worker memory limit not set bytes=" << limits.address_space_bytes);

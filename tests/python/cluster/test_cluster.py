@@ -17,7 +17,7 @@ from conftest import stop_daemon
 from eventually import HANG_LIMIT_S, wait_until
 from free_port import free_port
 from paths import ROOT
-from processes import output_of, suspend
+from processes import output_of, run_tool, suspend
 
 from habana_frameworks.torch import native
 
@@ -41,14 +41,7 @@ print(json.dumps({"origins": [g.origin for g in report().graphs], "s": time.mono
 
 
 def _cli(*arguments: str, **env: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "habana_frameworks.torch.cli", *arguments],
-        env={**os.environ, **env},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_tool(*arguments, **env)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

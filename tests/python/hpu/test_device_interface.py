@@ -49,7 +49,7 @@ watched = [getattr(finder, "_name", "") for finder in sys.meta_path]
 print(module.__spec__.loader.__class__.__name__, watched.count(module.__name__))
 """
     # Entry points announce the backend of an installed package; nothing else imports Dynamo.
-    done = output_of(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0").stdout.splitlines()
+    done = output_of(code, fresh=True, TORCH_DEVICE_BACKEND_AUTOLOAD="0").stdout.splitlines()
     assert done[0].endswith(" 1 True") and done[1] == "SourceFileLoader 0"
 
 

@@ -55,7 +55,7 @@ def test_import_is_cheap(tmp_path):
         "import habana_frameworks.torch.dynamo.compile_backend.config\n"
         "assert 'habana_frameworks.torch.dynamo.compile_backend.backends' not in sys.modules\n"
     )
-    output_of(code, HPU_CACHE_DIR=str(tmp_path), TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    output_of(code, fresh=True, HPU_CACHE_DIR=str(tmp_path), TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -76,7 +76,7 @@ def test_import_brings_nothing_but_our_own_modules():
         "                 'dynamo.hook', 'dynamo.start', 'report', 'utils'):\n"
         "        assert ours + name not in new, name\n"
     )
-    output_of(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    output_of(code, fresh=True, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
 
 
 def test_a_start_imports_what_a_start_needs(private_cache):
@@ -100,7 +100,7 @@ def test_a_start_imports_what_a_start_needs(private_cache):
     )
     environment = {"HPU_CACHE_DIR": str(private_cache), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     for traces in (True, False):
-        traced, others, ours = json.loads(output_of(code, **environment).stdout)
+        traced, others, ours = json.loads(output_of(code, fresh=True, **environment).stdout)
         assert traced == traces
         captures = {
             "dynamo.capture.capture",

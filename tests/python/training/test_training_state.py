@@ -229,4 +229,4 @@ def test_an_optimizer_compiles_without_inductor():
         "assert (parameter != 1).all()\n"
         "assert 'torch._inductor.compile_fx' not in sys.modules\n"
     )
-    output_of(code)
+    output_of(code, fresh=True)

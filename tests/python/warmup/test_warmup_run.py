@@ -370,8 +370,8 @@ def test_what_a_warm_up_compiled_starts_without_tracing(private_cache, tmp_path)
     """All six shapes of the first process start, although their programs came after Dynamo had its
     frames."""
     (tmp_path / "warmed_model.py").write_text(NET)
-    environment = {"HPU_CACHE_DIR": str(private_cache), "PYTHONPATH": str(tmp_path)}
-    first = output_of(WARMED, **environment)
-    second = output_of(WARMED, **environment)
+    how = {"folder": tmp_path, "HPU_CACHE_DIR": str(private_cache)}
+    first = output_of(WARMED, **how)
+    second = output_of(WARMED, **how)
     assert first.stdout.split() == ["6", "0", "0"]
     assert second.stdout.split() == ["0", "6", "6"]

@@ -101,7 +101,8 @@ def test_compilation_over_the_worker_memory(private_cache):
         "the compilation needs more memory than a compile worker may take: "
         "300 MiB of address space (--worker-memory of the server)"
     )
-    assert run(private_cache)["origin"] == "compiled"
+    small = run(private_cache)
+    assert small["origin"] == "compiled", small
     assert daemon_pid(private_cache) == pid
     assert hpu_compile(private_cache, "stats")["compile.worker_losses"] == 1
 

@@ -15,10 +15,20 @@ import pytest
 from conftest import stop_daemon
 from failing_process import hpu_compile, log_of, run
 
-# Runs as root without its right to write everywhere.
-AS_PLAIN_USER = (
-    ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
-)
+# Takes root's right to write everywhere from a process.
+BECOME_PLAIN_USER = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+if os.geteuid() == 0:
+    header, sets = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    assert libc.capget(header, sets) == 0
+    for kind in range(3):  # effective, permitted, inherited: CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+        sets[kind] &= ~0b110
+    for capability in (1, 2):
+        assert libc.prctl(24, capability, 0, 0, 0) == 0  # PR_CAPBSET_DROP
+    assert libc.capset(header, sets) == 0
+"""
+LIMIT_FILES = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))"
 
 OTHER_GRAPH = "x = x[:2]"  # another shape, so another program
 
@@ -32,12 +42,12 @@ def test_unwritable_cache_folder(private_cache):
     for path, mode in files.items():
         path.chmod(mode & ~0o222)
     try:
-        assert run(private_cache, prefix=AS_PLAIN_USER)["origin"] == "store"
-        assert run(private_cache, OTHER_GRAPH, prefix=AS_PLAIN_USER)["origin"] == "compiled"
-        status = hpu_compile(private_cache, "status", prefix=AS_PLAIN_USER)
+        assert run(private_cache, BECOME_PLAIN_USER)["origin"] == "store"
+        assert run(private_cache, BECOME_PLAIN_USER + OTHER_GRAPH)["origin"] == "compiled"
+        status = hpu_compile(private_cache, "status", before=BECOME_PLAIN_USER)
         assert not status["socket"].startswith(str(private_cache))
         assert "store cannot be written, serving what it has" in log_of(status)
-        assert hpu_compile(private_cache, "stop", prefix=AS_PLAIN_USER)["stopped"]
+        assert hpu_compile(private_cache, "stop", before=BECOME_PLAIN_USER)["stopped"]
         assert set(files) == {private_cache, *private_cache.rglob("*")}
         shutil.rmtree(Path(status["socket"]).parent)
     finally:
@@ -72,10 +82,8 @@ def test_substitute_for_the_cache_folder(tmp_path, kind, runtime_folder):
     folder = tmp_path / "cache"
     folder.mkdir()
     cache = unusable(kind, folder)
-    how: dict[str, Any] = {
-        "prefix": AS_PLAIN_USER,
-        "XDG_RUNTIME_DIR": str(runtime) if runtime_folder else "/nowhere",
-    }
+    place = {"XDG_RUNTIME_DIR": str(runtime) if runtime_folder else "/nowhere"}
+    how: dict[str, Any] = {"before": BECOME_PLAIN_USER, **place}
     try:
         assert not hpu_compile(cache, "status", **how)["running"]
         assert run(cache, **how)["origin"] == "compiled"
@@ -147,9 +155,8 @@ def test_disk_that_is_full_from_the_beginning(private_cache):
 
 def test_limit_of_file_sizes(private_cache):
     """A write past the limit is an error, not the end of the server (RocksDB passes it)."""
-    limited = ["bash", "-c", 'ulimit -f 4; exec "$@"', "bash"]
-    assert run(private_cache, prefix=limited)["origin"] == "compiled"
-    assert run(private_cache, prefix=limited)["origin"] == "store"
+    assert run(private_cache, LIMIT_FILES)["origin"] == "compiled"
+    assert run(private_cache, LIMIT_FILES)["origin"] == "store"
     assert hpu_compile(private_cache, "stop")["stopped"]
     assert run(private_cache)["origin"] in ("compiled", "store")
 

@@ -317,12 +317,8 @@ def test_sizes_after_a_start_are_what_they_were_after_its_trace(private_cache, t
     """The second process starts the first size and treats the next one as dynamic, as the first
     process did."""
     (tmp_path / "growing.py").write_text(ATTEND)
-    environment = {
-        "HPU_CACHE_DIR": str(private_cache),
-        "HPU_COMPILE_AHEAD": "0",
-        "PYTHONPATH": str(tmp_path),
-    }
-    counts = [output_of(GROWING, **environment).stdout.split() for _ in range(2)]
+    how = {"HPU_CACHE_DIR": str(private_cache), "HPU_COMPILE_AHEAD": "0"}
+    counts = [output_of(GROWING, folder=tmp_path, **how).stdout.split() for _ in range(2)]
     assert counts == [["4", "4", "0"], ["0", "4", "1"]]
 
 
@@ -361,6 +357,6 @@ class Net(torch.nn.Module):
 
 def test_a_start_keeps_neither_the_model_nor_its_first_inputs(private_cache, tmp_path):
     (tmp_path / "held.py").write_text(NET)
-    environment = {"HPU_CACHE_DIR": str(private_cache), "PYTHONPATH": str(tmp_path)}
-    said = [output_of(HELD, **environment).stdout.split() for _ in range(2)]
+    how = {"folder": tmp_path, "HPU_CACHE_DIR": str(private_cache)}
+    said = [output_of(HELD, **how).stdout.split() for _ in range(2)]
     assert said == [["True", "True", "True"], ["False", "True", "True"]]
