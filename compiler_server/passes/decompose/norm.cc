@@ -274,7 +274,10 @@ void BatchNormTraining(Call& call) {
     BatchNormNoTraining(call);
     if (call.refused()) return;
     std::vector<Value*> results = call.results();
-    results.insert(results.end(), {call.Tensor("running_mean"), call.Tensor("running_var")});
+    // PyTorch's shape function says f32 for them, also where they are narrower.
+    for (const char* name : {"running_mean", "running_var"}) {
+      results.push_back(call.b.Cast(call.Tensor(name), call.type(results.size()).dtype));
+    }
     return call.Return(std::move(results));
   }
   const Expr input = In(call, kInput);

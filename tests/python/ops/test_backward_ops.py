@@ -103,6 +103,18 @@ def test_frozen_batch_norm():
     compiled_whole(check(function, by_sizes(2, 3, 4, 5), by_sizes(2, 3, 4, 5) * 2, by_sizes(3)))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_narrow_statistics_in_evaluation(dtype):
+    """PyTorch's shape function says that the running statistics become f32."""
+
+    def function(x, mean, variance):
+        return torch._native_batch_norm_legit(x, None, None, mean, variance, False, 0.1, 1e-3)[0]
+
+    x = by_sizes(2, 3, 4, 5).to(dtype)
+    mean, variance = by_sizes(3).to(dtype), (by_sizes(3).square() + 1).to(dtype)
+    compiled_whole(check(function, x, mean, variance))
+
+
 @pytest.mark.parametrize(
     ("size", "window"),
     [
