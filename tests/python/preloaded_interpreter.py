@@ -1,4 +1,4 @@
-"""What the interpreter that is forked imports: all that a short script needs but this package.
+"""Imports all that a short script needs but this package, in the interpreter that is forked.
 
 The package comes with the fork, as in a fresh interpreter, because its import reads variables of
 the environment. PyTorch's own import would bring it along (its automatic loading of devices).
@@ -23,7 +23,7 @@ _IMPORTED = [
     "torch.distributed.tensor.parallel",
 ]
 
-# Without this folder, which is on the path for this module alone.
+# The path of a fork has no place for this folder, which is on the path for this module alone.
 PATH = [entry for entry in sys.path[1:] if entry != os.path.dirname(__file__)]
 
 _before = os.environ.get(_AUTOMATIC)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,11 @@ _READ_LATE = (
     *("EMULATOR_", "ENABLE_", "GC_", "GRAPH_VISUALIZATION", "HABANA_", "HCCL_", "HPU_", "LOG_"),
     *("PT_", "XDG_", "TORCH_DEVICE_BACKEND_AUTOLOAD"),
 )
+
+
+def act_in_forks(names: Iterable[str]) -> bool:
+    """Whether PyTorch's import, which is before the fork, reads none of these variables."""
+    return all(name.startswith(_READ_LATE) for name in names)
 
 
 def run_python(
@@ -37,7 +43,7 @@ def run_python(
     interpreter if the program needs one, or if PyTorch may read one of the variables at its import.
     """
     environment = {**os.environ, **env}
-    if not fresh and all(name.startswith(_READ_LATE) for name in env):
+    if not fresh and act_in_forks(env):
         return forked_interpreters.run(program, environment, arguments, folder, timeout)
     what = [str(program)] if isinstance(program, Path) else ["-c", program]
     return subprocess.run(

@@ -7,8 +7,7 @@ namespace {
 
 TEST_F(SharedStoreTest, OneCompilationPerKeyWhateverServerIsAsked) {
   constexpr int kKeys = 6;
-  CompileAllEverywhere(kKeys);
-  ExpectOneCompilationOf(kKeys);
+  ExpectOneCompilationOfEach(kKeys);
 }
 
 TEST_F(SharedStoreTest, AServerWithoutAStoreOfItsOwnFindsWhatAnotherCompiled) {

@@ -20,7 +20,7 @@ using torch::jit::Stack;
 // A work of a functional collective is found by the storage of its result. It is awaited before the
 // memory of that storage moves into the recording's.
 void AwaitCollective(const c10::OperatorHandle& op, const std::vector<at::Tensor>& results) {
-  if (op.schema().name().rfind("_c10d_functional::", 0) != 0) return;
+  if (!op.schema().name().starts_with("_c10d_functional::")) return;
   static const c10::OperatorHandle wait =
       c10::Dispatcher::singleton().findSchemaOrThrow("_c10d_functional::wait_tensor", "");
   for (const at::Tensor& result : results) {

@@ -9,11 +9,9 @@ import tempfile
 from pathlib import Path
 
 import forked_interpreters
+from processes import act_in_forks
 
 _SECONDS = 240  # a bound for machines that do other work; nothing waits for it when all goes well
-
-# These variables are read when the device is acquired, or at the first graph.
-_READ_LATE = ("EMULATOR_", "HPU_EMULATOR_", "HCCL_", "HPU_CACHE_DIR")
 
 PREAMBLE = """
 import faulthandler, warnings
@@ -40,8 +38,8 @@ def run_ranks(
 ) -> list[subprocess.CompletedProcess[str]]:
     """What became of each rank's process.
 
-    variables: of the environment. Each rank is the fork of an interpreter that has imported the
-    package, or a fresh one if a variable may have been read by then.
+    variables: of the environment. Each rank is the fork of an interpreter that has imported
+    PyTorch, or a fresh one if a variable may have been read by then.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "script.py"
@@ -59,8 +57,8 @@ def run_ranks(
             | (variables or {})
             for rank in range(size)
         ]
-        forked = all(name.startswith(_READ_LATE) for name in variables or ())
-        return (_run_forked if forked else _run_fresh)(path, environments)
+        run = _run_forked if act_in_forks(variables or ()) else _run_fresh
+        return run(path, environments)
 
 
 def _run_fresh(

@@ -18,7 +18,7 @@ def counts(name):
     return native.torch_module().recorder_counts()[name]
 """
 
-# What is done with x, and what y is then.
+# Each case makes y of x; the second text is the value that y must have.
 CALLS = {
     "all_reduce": ("y = x * 2; dist.all_reduce(y); y = y + 1", "2 * sum(all_x) + 1"),
     "all_reduce of an input": ("y = x.clone(); dist.all_reduce(y)", "sum(all_x)"),

@@ -113,8 +113,8 @@ def _by_slices(base: torch.Tensor, wanted: Form) -> torch.Tensor | None:
 
 
 def _of_piece(base: torch.Tensor, wanted: Form) -> torch.Tensor | None:
-    """None where the view is no slice of a row of the elements of `base`, as gradients and
-    parameters are of the flat memory that holds many of them."""
+    """Slices a piece of the memory, taken as a row. Gradients lie so in a bucket, whose size is no
+    multiple of theirs. None where the view is no slice of a piece."""
     extents = [
         size * stride
         for size, stride in zip(wanted.sizes, wanted.strides, strict=True)
