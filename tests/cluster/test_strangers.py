@@ -42,7 +42,7 @@ def stranger(cluster: Cluster, what: str, number: str) -> Iterator[subprocess.Po
 
 
 def count(popen: subprocess.Popen) -> int:
-    output, _ = popen.communicate(timeout=300)
+    output, _ = popen.communicate(timeout=1000)
     return int(output)
 
 
@@ -60,19 +60,20 @@ def unharmed(server: Server, pid: int) -> None:
     assert server.running().resident_bytes() < MEMORY
 
 
-@pytest.mark.parametrize("seconds", [6, pytest.param(300, marks=pytest.mark.long)])
-def test_garbage(one: Cluster, seconds: int, record_property) -> None:
+@pytest.mark.parametrize("least", [2000, pytest.param(100_000, marks=pytest.mark.long)])
+def test_garbage(one: Cluster, least: int, record_property) -> None:
     (server,) = one.servers
     pid = server.running().pid
-    with stranger(one, "fuzz", str(seconds)) as popen:
+    with stranger(one, "fuzz", str(least)) as popen:
         served(one, 0)
         connections = count(popen)
     record_property("connections", connections)
-    assert connections > 20 * seconds
+    assert connections >= least
     served(one, 100)
     unharmed(server, pid)
     counters = server.counters()
-    assert counters["server.refused"] > seconds
+    # One of nine connections is a whole call without a valid token; most of these cannot be parsed.
+    assert counters["server.refused"] > least / 100
     assert counters["compile.worker_losses"] == 0
     assert set(one.compiled().values()) == {1}
     assert len(one.compiled()) == 40, "nothing was compiled for a stranger"
