@@ -233,6 +233,7 @@ absl::StatusOr<Stream*> Device::GetStream(uint32_t id) {
   RETURN_IF_SYN_ERROR(*api_, synStreamCreateGeneric, &handle, id_, 0);
   auto* stream = new Stream(*this, id, handle);
   streams_[id].store(stream, std::memory_order_release);
+  if (id != 0) several_streams_.store(true, std::memory_order_release);
   return stream;
 }
 

@@ -34,7 +34,7 @@ struct DeviceProperties {
 class Device {
  public:
   // The default stream, a pool of eight, and those that are taken for one purpose (TakeStream).
-  static constexpr uint32_t kMaxStreams = 64;
+  static constexpr uint32_t kMaxStreams = Stream::kMostStreams;
 
   // Returns the process's device; acquires nothing.
   static Device& Get();
@@ -85,6 +85,8 @@ class Device {
   // Creates the stream at its first use. `id` < kMaxStreams.
   absl::StatusOr<Stream*> GetStream(uint32_t id);
   absl::StatusOr<Stream*> CurrentStream() { return GetStream(CurrentStreamId()); }
+  // Whether there is any stream but the default one.
+  bool has_several_streams() const { return several_streams_.load(std::memory_order_acquire); }
   // Returns the id of the next stream of the pool, round robin.
   uint32_t NextStreamId();
   // Returns the id of a stream that nobody else uses until it is given back, or nullopt where all
@@ -128,6 +130,7 @@ class Device {
   std::unique_ptr<HostAllocator> host_allocator_;
 
   std::array<std::atomic<Stream*>, kMaxStreams> streams_{};  // created under mutex_, never freed
+  std::atomic<bool> several_streams_{false};
   std::atomic<uint32_t> next_stream_{0};
   std::array<std::atomic<bool>, kMaxStreams> taken_streams_{};
 };

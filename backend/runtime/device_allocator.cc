@@ -82,6 +82,7 @@ absl::StatusOr<DeviceBlock*> DeviceAllocator::Allocate(uint64_t bytes, Stream& s
   if (block->bytes > rounded) Split(block, rounded);
   block->allocated = true;
   block->requested = bytes;
+  block->uses = {{&stream, stream.NextPosition()}, {}};
   Note("alloc", block->address, bytes, stream, context);
   block->context = std::move(context);
   stats_.in_use += block->bytes;
@@ -226,12 +227,42 @@ void DeviceAllocator::ReturnToList(DeviceBlock* block) {
   ListOf(*block).insert(block);
 }
 
-void DeviceAllocator::RecordStream(DeviceBlock* block, Stream& stream) {
+void DeviceAllocator::AddUser(DeviceBlock* block, Stream& stream) {
   if (block->stream == &stream) return;
-  std::lock_guard lock(mutex_);
   if (std::find(block->used_by.begin(), block->used_by.end(), &stream) == block->used_by.end()) {
     block->used_by.push_back(&stream);
   }
+}
+
+void DeviceAllocator::RecordStream(DeviceBlock* block, Stream& stream) {
+  if (block->stream == &stream) return;
+  std::lock_guard lock(mutex_);
+  AddUser(block, stream);
+}
+
+absl::StatusOr<bool> DeviceAllocator::Use(DeviceBlock* block, Stream& stream, Access access) {
+  if (!device_.has_several_streams()) return false;
+  std::vector<Stream*> earlier;
+  {
+    std::lock_guard lock(mutex_);
+    const auto come_after = [&](const StreamUse& use) {
+      if (!stream.IsAfter(*use.stream, use.position)) earlier.push_back(use.stream);
+    };
+    BlockUses& uses = block->uses;
+    come_after(uses.written);
+    const StreamUse use{&stream, stream.NextPosition()};
+    if (access == Access::kWrite) {
+      for (const StreamUse& read : uses.reads) come_after(read);
+      uses.reads.clear();
+      uses.written = use;
+    } else {
+      std::erase_if(uses.reads, [&](const StreamUse& read) { return read.stream == &stream; });
+      uses.reads.push_back(use);
+    }
+    AddUser(block, stream);
+  }
+  for (Stream* other : earlier) RETURN_IF_ERROR(stream.WaitFor(*other));
+  return !earlier.empty();
 }
 
 absl::Status DeviceAllocator::EmptyCache() {

@@ -3,7 +3,7 @@
 // Memory is taken from the device in segments and cut into blocks; freed blocks are kept, joined
 // with free neighbours and given out again. A block belongs to the stream that it was allocated
 // for, and this stream may reuse it at once, because its work runs in order. A block that another
-// stream used (RecordStream) is reused only after the work that was queued there at the time of
+// stream used (Use, RecordStream) is reused only after the work that was queued there at the time of
 // Free has ended.
 #pragma once
 
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "backend/runtime/memory_history.h"
+#include "backend/runtime/stream_uses.h"
 #include "base/status.h"
 #include "synapse/include/synapse_api_types.h"
 
@@ -35,6 +36,7 @@ struct DeviceBlock {
   bool allocated = false;
   uint32_t pending_events = 0;  // of other streams, between Free and reuse
   std::vector<Stream*> used_by;
+  BlockUses uses;
   DeviceBlock* previous = nullptr;  // neighbours inside the segment
   DeviceBlock* next = nullptr;
   CallContext context;  // of the allocation, while history is recorded
@@ -72,6 +74,10 @@ class DeviceAllocator {
   void Free(DeviceBlock* block);
   // Notes that `stream` uses the block, too: see above.
   void RecordStream(DeviceBlock* block, Stream& stream);
+  // Call it before work that uses the block is queued on `stream`: makes the stream wait for the work
+  // of other streams that this use must come after (stream_uses.h), and notes the use. Returns
+  // whether the stream has been made to wait. Does nothing while the process has one stream.
+  absl::StatusOr<bool> Use(DeviceBlock* block, Stream& stream, Access access);
   // Gives every segment without a block in use back to the device. Waits for pending frees.
   absl::Status EmptyCache();
 
@@ -107,6 +113,7 @@ class DeviceAllocator {
   void Split(DeviceBlock* block, uint64_t bytes);
   void ReturnToList(DeviceBlock* block);
   DeviceBlock* JoinWith(DeviceBlock* block, DeviceBlock* neighbour);
+  static void AddUser(DeviceBlock* block, Stream& stream);
   bool RecordUses(DeviceBlock* block);
   void ReclaimFinished(bool wait);
   absl::Status ReleaseCached();

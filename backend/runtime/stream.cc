@@ -64,7 +64,21 @@ absl::Status Stream::Wait(Event& event) {
   RETURN_IF_ERROR(device_.CheckUsable());
   if (event.handle() == nullptr) return absl::OkStatus();
   RETURN_IF_SYN_ERROR(device_.api(), synStreamWaitEvent, handle_, event.handle(), 0);
+  std::atomic<uint64_t>& waits = waits_[event.stream().id()];
+  uint64_t before = waits.load(std::memory_order_relaxed);
+  while (before < event.position() && !waits.compare_exchange_weak(before, event.position())) {
+  }
   return absl::OkStatus();
+}
+
+absl::Status Stream::WaitFor(Stream& other) {
+  Event now;
+  RETURN_IF_ERROR(now.Record(other));
+  return Wait(now);
+}
+
+bool Stream::IsAfter(const Stream& other, uint64_t position) const {
+  return &other == this || waits_[other.id()].load(std::memory_order_relaxed) >= position;
 }
 
 Event::~Event() {
@@ -83,6 +97,7 @@ absl::Status Event::Record(Stream& stream) {
   }
   stream_ = &stream;
   launches_ = stream.launches().count();
+  position_ = stream.position();
   RETURN_IF_SYN_ERROR(device.api(), synEventRecord, handle_, stream.handle());
   return absl::OkStatus();
 }

@@ -3,6 +3,8 @@
 // run independently.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstdint>
 
 #include "backend/runtime/launch_history.h"
@@ -16,6 +18,8 @@ class Event;
 
 class Stream {
  public:
+  static constexpr uint32_t kMostStreams = 64;  // ids are less
+
   Stream(Device& device, uint32_t id, synStreamHandle handle)
       : device_(device), id_(id), handle_(handle), launches_(handle) {}
   Stream(const Stream&) = delete;
@@ -32,6 +36,15 @@ class Stream {
   absl::StatusOr<bool> Query();
   // Makes later work of this stream wait for the point that `event` has recorded now.
   absl::Status Wait(Event& event);
+  // Makes later work of this stream wait for all that is queued on `other` now.
+  absl::Status WaitFor(Stream& other);
+
+  // Positions count the uses of memory by work of this stream (stream_uses.h). Work that is queued
+  // after the call is at the returned position or behind it.
+  uint64_t NextPosition() { return 1 + position_.fetch_add(1, std::memory_order_relaxed); }
+  uint64_t position() const { return position_.load(std::memory_order_relaxed); }
+  // Returns whether this stream waits for the work of `other` up to a position.
+  bool IsAfter(const Stream& other, uint64_t position) const;
 
  private:
   absl::Status WaitForAll();
@@ -40,6 +53,9 @@ class Stream {
   const uint32_t id_;
   const synStreamHandle handle_;
   LaunchHistory launches_;
+  std::atomic<uint64_t> position_{1};
+  // By the id of another stream: the position up to which this one waits for it.
+  std::array<std::atomic<uint64_t>, kMostStreams> waits_{};
 };
 
 // A point in a stream. Two threads must not use one event at once. An event that was never recorded
@@ -59,6 +75,9 @@ class Event {
   absl::StatusOr<double> ElapsedMs(const Event& end) const;
 
   synEventHandle handle() const { return handle_; }  // null before the first Record
+  // What was recorded; call these after Record only.
+  const Stream& stream() const { return *stream_; }
+  uint64_t position() const { return position_; }
   bool timing() const { return timing_; }
 
  private:
@@ -70,6 +89,7 @@ class Event {
   synEventHandle handle_ = nullptr;
   Stream* stream_ = nullptr;  // the one that recorded it last
   uint64_t launches_ = 0;     // those of the stream up to there
+  uint64_t position_ = 0;     // the stream's, there
 };
 
 // Adds to the failure of work of a stream what may have queued it.

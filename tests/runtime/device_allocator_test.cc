@@ -117,6 +117,51 @@ TEST_F(DeviceAllocatorTest, BlockUsedByABusyStreamIsNotReusedBeforeItsWorkEnds) 
   allocator_.Free(late);
 }
 
+TEST_F(DeviceAllocatorTest, UsesOfSeveralStreamsAreOrdered) {
+  Stream& a = TestStream(0);
+  Stream& b = TestStream(1);
+  Stream& c = TestStream(2);
+  DeviceBlock* block = Allocate(4096);
+  const auto waits = [&](Stream& stream, Access access) {
+    return *allocator_.Use(block, stream, access);
+  };
+  EXPECT_TRUE(waits(b, Access::kRead)) << "for the stream of the allocation";
+  EXPECT_FALSE(waits(b, Access::kRead));
+  EXPECT_TRUE(waits(c, Access::kRead)) << "for the allocation, too";
+  EXPECT_FALSE(waits(a, Access::kRead)) << "reads do not wait for reads";
+  EXPECT_TRUE(waits(a, Access::kWrite)) << "for the reads";
+  EXPECT_FALSE(waits(a, Access::kWrite));
+  EXPECT_TRUE(waits(b, Access::kWrite)) << "for the write";
+  EXPECT_OK(c.WaitFor(b));
+  EXPECT_FALSE(waits(c, Access::kWrite)) << "the program has ordered the two";
+  Event later;
+  EXPECT_TRUE(waits(b, Access::kWrite));
+  EXPECT_OK(later.Record(b));
+  EXPECT_FALSE(waits(b, Access::kWrite));
+  EXPECT_OK(a.Wait(later));
+  EXPECT_TRUE(waits(a, Access::kRead)) << "the event is older than the last write";
+  allocator_.Free(block);
+}
+
+TEST_F(DeviceAllocatorTest, AUseWaitsForABusyStream) {
+  DeviceBlock* block = Allocate(4096);
+  const uint64_t address = block->address;
+  {
+    Gate gate(TestStream(1));
+    EXPECT_OK(allocator_.Use(block, TestStream(1), Access::kWrite).status());
+    EXPECT_TRUE(*allocator_.Use(block, TestStream(2), Access::kRead));
+    Event behind;
+    EXPECT_OK(behind.Record(TestStream(2)));
+    EXPECT_FALSE(*behind.Query());
+    allocator_.Free(block);
+    DeviceBlock* early = Allocate(4096);
+    EXPECT_NE(early->address, address) << "two streams still use it";
+    allocator_.Free(early);
+    gate.Open();
+    EXPECT_OK(behind.Synchronize());
+  }
+}
+
 TEST_F(DeviceAllocatorTest, OutOfMemoryNamesTheNumbers) {
   DeviceBlock* held = Allocate(4096);
   const absl::StatusOr<DeviceBlock*> block =

@@ -77,14 +77,20 @@ PendingMemory* PendingOf(const c10::StorageImpl& storage) {
                                               : nullptr;
 }
 
-void BeforeAccess(c10::StorageImpl* storage, const char* who) {
-  if (!may_be_pending.load(std::memory_order_relaxed)) [[likely]]
-    return;
-  pending_work->Queue(*storage, who);
-  const PendingMemory* pending = PendingOf(*storage);
-  if (pending == nullptr) return;
-  TORCH_CHECK(pending->lost == nullptr, "this tensor has no value: ", *pending->lost);
-  storage->set_data_ptr_noswap(GetDeviceAllocator().allocate(storage->nbytes()));
+bool BeforeAccess(c10::StorageImpl* storage, const char* who, runtime::Access access) {
+  if (may_be_pending.load(std::memory_order_relaxed)) [[unlikely]] {
+    pending_work->Queue(*storage, who);
+    if (const PendingMemory* pending = PendingOf(*storage)) {
+      TORCH_CHECK(pending->lost == nullptr, "this tensor has no value: ", *pending->lost);
+      storage->set_data_ptr_noswap(GetDeviceAllocator().allocate(storage->nbytes()));
+    }
+  }
+  runtime::Device& device = runtime::Device::Get();
+  if (!device.has_several_streams()) [[likely]]
+    return false;
+  runtime::DeviceBlock* block = BlockOf(storage->data_ptr());
+  if (block == nullptr || !device.CheckUsable().ok()) return false;
+  return Check(device.allocator().Use(block, CurrentStream(), access));
 }
 
 }  // namespace hpu::torch_backend

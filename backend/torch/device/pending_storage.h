@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "backend/runtime/stream_uses.h"
 #include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
@@ -63,12 +64,17 @@ void MakeStandIn(const c10::Storage& storage);
 // Returns null for a storage with memory.
 PendingMemory* PendingOf(const c10::StorageImpl& storage);
 
-// Queues the recorded calls that touch the storage and gives it memory if it has none. Call it
-// before device memory is read or written other than by a recorded call; `who` does that. Throws
-// what those calls throw.
-void BeforeAccess(c10::StorageImpl* storage, const char* who);
-inline void BeforeAccess(const c10::Storage& storage, const char* who) {
-  BeforeAccess(storage.unsafeGetStorageImpl(), who);
+// Call this before work that reads or writes device memory is queued on the current stream, other
+// than by a recorded call; `who` does that. Queues the recorded calls that touch the storage, gives
+// it memory if it has none, and makes the current stream wait for the work of other streams that it
+// must come after (backend/runtime/stream_uses.h). Returns whether the stream has been made to
+// wait: a host that has waited for the stream before must wait again. Throws what those calls
+// throw.
+bool BeforeAccess(c10::StorageImpl* storage, const char* who,
+                  runtime::Access access = runtime::Access::kWrite);
+inline bool BeforeAccess(const c10::Storage& storage, const char* who,
+                         runtime::Access access = runtime::Access::kWrite) {
+  return BeforeAccess(storage.unsafeGetStorageImpl(), who, access);
 }
 
 }  // namespace hpu::torch_backend

@@ -3,14 +3,13 @@
 #include <ATen/ATen.h>
 
 #include <optional>
-#include <vector>
+#include <utility>
 
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/errors.h"
 #include "backend/torch/device/generator.h"
 #include "backend/torch/eager/host_access.h"
 #include "backend/torch/eager/result_memory.h"
-#include "backend/torch/eager/undeclared_writes.h"
 #include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
@@ -19,19 +18,28 @@ namespace {
 using c10::IValue;
 using torch::jit::Stack;
 
+bool IsOptionalTensorList(const c10::TypePtr& type) {
+  const auto list = type->cast<c10::ListType>();
+  return list != nullptr && list->getElementType()->isSubtypeOf(*c10::OptionalType::ofTensor());
+}
+
+bool IsGenerator(const c10::TypePtr& type) {
+  const auto optional = type->cast<c10::OptionalType>();
+  return (optional ? optional->getElementType() : type)->kind() == c10::TypeKind::GeneratorType;
+}
+
 class CpuCall {
  public:
-  CpuCall(const c10::OperatorHandle& op, Stack* stack)
-      : op_(op),
-        schema_(op.schema()),
-        stack_(stack),
-        first_(stack->size() - schema_.arguments().size()) {}
+  CpuCall(const CpuCallPlan& plan, const c10::OperatorHandle& op, Stack* stack)
+      : plan_(plan), op_(op), stack_(stack), first_(stack->size() - plan.argument_count()) {}
 
   void Run() {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-    for (size_t i = 0; i < schema_.arguments().size(); ++i) ConvertArgument(i);
-    if (NeedsDefaultGenerator()) {
+    for (size_t i = 0; i < plan_.argument_count(); ++i) ConvertArgument(i);
+    std::optional<ResultMemory> results;
+    if (host_.SharesMemory()) results.emplace();
+    if (plan_.needs_default_generator()) {
       const LendDefaultState lend;
       CallCpuKernel();
     } else {
@@ -46,26 +54,26 @@ class CpuCall {
 
  private:
   struct Converted {
-    size_t argument;
     at::Tensor device;
     at::Tensor host;
     bool written;
   };
 
   void CallCpuKernel() {
+    if (!MayWiden()) return Redispatch();
     const Stack arguments(stack_->begin() + static_cast<ptrdiff_t>(first_), stack_->end());
-    std::optional<ResultMemory> results;
-    if (host_.SharesMemory()) results.emplace();
     try {
-      op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack_);
+      Redispatch();
     } catch (const c10::NotImplementedError& error) {
       // AT_DISPATCH reports a missing type like this: "histogram_cpu" not implemented for 'Long'
-      if (error.msg().find("not implemented for '") == std::string::npos || !MayWiden()) throw;
+      if (error.msg().find("not implemented for '") == std::string::npos) throw;
       stack_->resize(first_);
       stack_->insert(stack_->end(), arguments.begin(), arguments.end());
       CallWidened();
     }
   }
+
+  void Redispatch() { op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack_); }
 
   // Returns true if nothing is written to, and all tensors that would be widened have the same
   // type.
@@ -99,7 +107,7 @@ class CpuCall {
         value = std::move(list);
       }
     }
-    op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack_);
+    Redispatch();
     for (size_t i = first_; i < stack_->size(); ++i) {
       IValue& value = (*stack_)[i];
       if (value.isTensor() && value.toTensor().defined() &&
@@ -110,29 +118,28 @@ class CpuCall {
   }
 
   bool Writes(size_t argument) const {
-    const c10::AliasInfo* alias = schema_.arguments()[argument].alias_info();
-    return (alias != nullptr && alias->isWrite()) ||
-           WritesUndeclared(schema_, argument,
-                            torch::jit::last(*stack_, schema_.arguments().size()));
+    const CpuCallPlan::Argument& declared = plan_.argument(argument);
+    return declared.written ||
+           declared.undeclared.In(torch::jit::last(*stack_, plan_.argument_count()));
   }
 
-  at::Tensor ConvertTensor(size_t argument, const at::Tensor& tensor) {
+  at::Tensor ConvertTensor(size_t argument, at::Tensor tensor) {
     if (!IsHpu(tensor)) return tensor;
     const bool written = Writes(argument);
     at::Tensor host = host_.ToHost(tensor, written);
-    converted_.push_back({argument, tensor, host, written});
+    converted_.push_back({std::move(tensor), host, written});
     return host;
   }
 
   void ConvertArgument(size_t i) {
     IValue& value = (*stack_)[first_ + i];
     if (value.isTensor()) {
-      value = ConvertTensor(i, value.toTensor());
+      value = ConvertTensor(i, std::move(value).toTensor());
     } else if (value.isTensorList()) {
       c10::List<at::Tensor> list;
       for (const at::Tensor& item : value.toTensorList()) list.push_back(ConvertTensor(i, item));
       value = std::move(list);
-    } else if (value.isList() && IsOptionalTensorList(i)) {
+    } else if (value.isList() && plan_.argument(i).optional_tensors) {
       c10::List<std::optional<at::Tensor>> list;
       for (const IValue& item : value.toListRef()) {
         list.push_back(item.isTensor() ? std::optional(ConvertTensor(i, item.toTensor()))
@@ -141,34 +148,18 @@ class CpuCall {
       value = std::move(list);
     } else if (value.isDevice()) {
       if (value.toDevice().type() == c10::DeviceType::HPU) value = c10::Device(c10::kCPU);
-    } else if (TakesGenerator(i)) {
-      takes_generator_ = true;
+    } else if (plan_.argument(i).generator) {
       value = LendEngine(value.isNone() ? std::nullopt : std::optional(value.toGenerator()));
     }
   }
 
-  bool IsOptionalTensorList(size_t i) const {
-    const auto list = schema_.arguments()[i].type()->cast<c10::ListType>();
-    return list != nullptr && list->getElementType()->isSubtypeOf(*c10::OptionalType::ofTensor());
-  }
-
-  bool TakesGenerator(size_t i) const {
-    c10::TypePtr type = schema_.arguments()[i].type();
-    if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
-    return type->kind() == c10::TypeKind::GeneratorType;
-  }
-
-  bool NeedsDefaultGenerator() const {
-    return !takes_generator_ && op_.hasTag(at::Tag::nondeterministic_seeded);
-  }
-
   void ConvertReturns() {
-    const size_t count = schema_.returns().size();
+    const size_t count = plan_.return_count();
     const size_t first_return = stack_->size() - count;
     for (size_t i = 0; i < count; ++i) {
       IValue& value = (*stack_)[first_return + i];
       if (value.isTensor()) {
-        value = ConvertResult(value.toTensor());
+        value = ConvertResult(std::move(value).toTensor());
       } else if (value.isTensorList()) {
         c10::List<at::Tensor> list;
         for (const at::Tensor& item : value.toTensorList()) list.push_back(ConvertResult(item));
@@ -186,17 +177,33 @@ class CpuCall {
     return host_.ToDevice(result);
   }
 
+  const CpuCallPlan& plan_;
   const c10::OperatorHandle& op_;
-  const c10::FunctionSchema& schema_;
   Stack* const stack_;
   const size_t first_;
   HostAccess host_;
-  std::vector<Converted> converted_;
-  bool takes_generator_ = false;
+  c10::SmallVector<Converted, 4> converted_;
 };
 
 }  // namespace
 
-void CallOnCpu(const c10::OperatorHandle& op, Stack* stack) { CpuCall(op, stack).Run(); }
+CpuCallPlan::CpuCallPlan(const c10::OperatorHandle& op)
+    : return_count_(op.schema().returns().size()),
+      needs_default_generator_(op.hasTag(at::Tag::nondeterministic_seeded)) {
+  for (size_t i = 0; i < op.schema().arguments().size(); ++i) {
+    const c10::Argument& declared = op.schema().arguments()[i];
+    Argument& argument = arguments_.emplace_back();
+    const c10::AliasInfo* alias = declared.alias_info();
+    argument.written = alias != nullptr && alias->isWrite();
+    argument.undeclared = UndeclaredWriteOf(op.schema(), i);
+    argument.optional_tensors = IsOptionalTensorList(declared.type());
+    argument.generator = IsGenerator(declared.type());
+    if (argument.generator) needs_default_generator_ = false;
+  }
+}
+
+void CallOnCpu(const CpuCallPlan& plan, const c10::OperatorHandle& op, Stack* stack) {
+  CpuCall(plan, op, stack).Run();
+}
 
 }  // namespace hpu::torch_backend

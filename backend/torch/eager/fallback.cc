@@ -125,7 +125,7 @@ void RunOnCpu(const c10::OperatorHandle& op, Stack* stack) {
   const auto arguments = torch::jit::last(*stack, schema.arguments().size());
   if (!TakesMixedDevices(schema)) CheckDevices(schema, arguments);
   AdmitFallback(schema, arguments, "");
-  CallOnCpu(op, stack);
+  CallOnCpu(CpuCallPlan(op), op, stack);
 }
 
 void ReloadFallbackPolicy() {

@@ -9,7 +9,6 @@
 #include <ATen/ATen.h>
 
 #include <optional>
-#include <vector>
 
 #include "backend/runtime/direct_access.h"
 
@@ -19,6 +18,7 @@ class HostAccess {
  public:
   // The first ToHost waits for the current stream.
   HostAccess() = default;
+  ~HostAccess();
   HostAccess(const HostAccess&) = delete;
   HostAccess& operator=(const HostAccess&) = delete;
 
@@ -46,16 +46,21 @@ class HostAccess {
   struct Shared {
     c10::Storage device;
     c10::Storage host;
+    at::Tensor shell;                             // the first CPU tensor over `host`
     std::optional<runtime::DirectAccess> access;  // set where memory is shared
     // The data of `host` at the start; a different pointer later means that it was resized.
     void* data = nullptr;
     bool written = false;
   };
 
-  Shared& Share(const c10::Storage& storage);
+  // Makes the CPU tensor for the first tensor of a storage.
+  Shared& Share(const at::Tensor& tensor, bool written);
+  // Waits until the host may use the storage.
+  void Wait(const c10::Storage& storage, bool written);
+  Shared* FindDevice(const c10::StorageImpl* device);
   const Shared* FindHost(const c10::StorageImpl* host) const;
 
-  std::vector<Shared> shared_;
+  c10::SmallVector<Shared, 4> shared_;
 };
 
 }  // namespace hpu::torch_backend

@@ -183,9 +183,9 @@ Tensor CopyFrom(const Tensor& self, const Tensor& target, bool non_blocking) {
   // Kernels run below autograd, so the CPU copies inside must stay below it, too.
   const at::AutoDispatchBelowADInplaceOrView guard;
   const Tensor source = self.sizes() == target.sizes() ? self : self.expand(target.sizes());
-  for (const Tensor* tensor : {&source, &target}) {
-    if (IsHpu(*tensor)) BeforeAccess(tensor->storage(), "a copy from or to the CPU");
-  }
+  constexpr char kCopy[] = "a copy from or to the CPU";
+  if (IsHpu(source)) BeforeAccess(source.storage(), kCopy, runtime::Access::kRead);
+  if (IsHpu(target)) BeforeAccess(target.storage(), kCopy);
   if (source.device().type() == c10::DeviceType::HPU) {
     if (target.device().type() == c10::DeviceType::HPU) {
       CopyWithinDevice(source, target);
@@ -217,7 +217,11 @@ at::Scalar LocalScalar(const Tensor& self) {
   TORCH_CHECK(self.numel() == 1, "a Tensor with ", self.numel(),
               " elements cannot be converted to Scalar");
   const at::AutoDispatchBelowADInplaceOrView guard;
-  BeforeAccess(self.storage(), "aten::_local_scalar_dense (item())");
+  BeforeAccess(self.storage(), "aten::_local_scalar_dense (item())", runtime::Access::kRead);
+  if (AcquiredDevice().properties().host_addressable) {
+    HostAccess access;
+    return at::native::_local_scalar_dense_cpu(access.ToHost(self, /*written=*/false));
+  }
   Tensor host = at::empty(self.sizes(), self.options().device(at::kCPU));
   Check(runtime::CopyToHost(CurrentStream(), host.mutable_data_ptr(), AddressOf(self.data_ptr()),
                             host.nbytes()));

@@ -1,7 +1,11 @@
 #include "backend/torch/eager/result_memory.h"
 
+#include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/pytorch/unstable_torch.h"
@@ -13,25 +17,48 @@ thread_local bool in_device_memory = false;
 
 // The blocks of device memory that CPU tensors have, by address. PyTorch's raw allocations require
 // that the address is the context of the memory, so the block cannot be.
+//
+// Nearly always there are the few of the running calls, and every CPU tensor of the process is
+// freed through here. So the first ones are in a short list, and an empty table is told without a
+// lock.
 class Blocks {
  public:
   void Add(void* address, c10::DataPtr block) {
     const std::lock_guard lock(mutex_);
-    blocks_.emplace(address, std::move(block));
+    if (few_.size() < kFew) {
+      few_.emplace_back(address, std::move(block));
+    } else {
+      many_.emplace(address, std::move(block));
+    }
+    count_.store(few_.size() + many_.size(), std::memory_order_release);
   }
   // Returns null for other memory.
   c10::DataPtr Take(void* address) {
+    // Whoever frees a block has its address from a thread that had added it before.
+    if (count_.load(std::memory_order_acquire) == 0) return {};
     const std::lock_guard lock(mutex_);
-    const auto found = blocks_.find(address);
-    if (found == blocks_.end()) return {};
-    c10::DataPtr block = std::move(found->second);
-    blocks_.erase(found);
+    c10::DataPtr block;
+    const auto in_few = std::find_if(few_.begin(), few_.end(),
+                                     [&](const auto& entry) { return entry.first == address; });
+    if (in_few != few_.end()) {
+      block = std::move(in_few->second);
+      std::swap(*in_few, few_.back());
+      few_.pop_back();
+    } else if (const auto found = many_.find(address); found != many_.end()) {
+      block = std::move(found->second);
+      many_.erase(found);
+    }
+    count_.store(few_.size() + many_.size(), std::memory_order_release);
     return block;
   }
 
  private:
+  static constexpr size_t kFew = 8;
+
   std::mutex mutex_;
-  std::unordered_map<void*, c10::DataPtr> blocks_;
+  std::atomic<size_t> count_{0};
+  std::vector<std::pair<void*, c10::DataPtr>> few_;
+  std::unordered_map<void*, c10::DataPtr> many_;
 };
 
 Blocks& DeviceBlocks() {

@@ -21,19 +21,19 @@ constexpr UndeclaredWrites kAll[] = {
 
 std::span<const UndeclaredWrites> AllUndeclaredWrites() { return kAll; }
 
-bool WritesUndeclared(const c10::FunctionSchema& schema, size_t argument,
-                      c10::ArrayRef<c10::IValue> arguments) {
+UndeclaredWrite UndeclaredWriteOf(const c10::FunctionSchema& schema, size_t argument) {
   const auto* found = std::find_if(std::begin(kAll), std::end(kAll),
                                    [&](const auto& row) { return schema.name() == row.op; });
-  if (found == std::end(kAll)) return false;
+  if (found == std::end(kAll)) return {};
   const std::string& name = schema.arguments()[argument].name();
   if (std::find(std::begin(found->arguments), std::end(found->arguments), name) ==
       std::end(found->arguments)) {
-    return false;
+    return {};
   }
-  if (found->condition == nullptr) return true;
+  if (found->condition == nullptr) return {true, std::nullopt};
   const auto condition = schema.argumentIndexWithName(found->condition);
-  return !condition.has_value() || arguments[static_cast<size_t>(*condition)].toBool();
+  if (!condition.has_value()) return {true, std::nullopt};
+  return {true, static_cast<size_t>(*condition)};
 }
 
 }  // namespace hpu::torch_backend

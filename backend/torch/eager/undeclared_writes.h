@@ -7,6 +7,7 @@
 
 #include <ATen/ATen.h>
 
+#include <optional>
 #include <span>
 
 #include "backend/torch/pytorch/unstable_torch.h"
@@ -21,8 +22,16 @@ struct UndeclaredWrites {
 
 std::span<const UndeclaredWrites> AllUndeclaredWrites();
 
-// Returns whether a call writes to its argument number `argument` without declaring it.
-bool WritesUndeclared(const c10::FunctionSchema& schema, size_t argument,
-                      c10::ArrayRef<c10::IValue> arguments);
+// When the calls of an operator write to one of its arguments without declaring it.
+struct UndeclaredWrite {
+  bool happens = false;             // in some calls, at least
+  std::optional<size_t> condition;  // the argument that says in which; without one, in all
+
+  bool In(c10::ArrayRef<c10::IValue> arguments) const {
+    return happens && (!condition.has_value() || arguments[*condition].toBool());
+  }
+};
+
+UndeclaredWrite UndeclaredWriteOf(const c10::FunctionSchema& schema, size_t argument);
 
 }  // namespace hpu::torch_backend

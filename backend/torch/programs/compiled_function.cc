@@ -141,7 +141,10 @@ void CompiledFunction::BindInput(Frame& frame, size_t index, const at::Tensor* g
     slot = block->address;
     return;
   }
-  if (!input.on_cpu) BeforeAccess(tensor.storage(), "a compiled program");
+  if (!input.on_cpu) {
+    BeforeAccess(tensor.storage(), "a compiled program",
+                 input.mutated ? runtime::Access::kWrite : runtime::Access::kRead);
+  }
   slot = AddressOf(tensor.const_data_ptr());
 }
 

@@ -75,6 +75,8 @@
 #include <ATen/native/TensorFactories.h>
 // at::native::_fused_sdp_choice_cpp().
 #include <ATen/ops/_fused_sdp_choice_native.h>
+// at::native::_local_scalar_dense_cpu().
+#include <ATen/ops/_local_scalar_dense_native.h>
 // at::native::_reshape_alias().
 #include <ATen/ops/_reshape_alias_native.h>
 // at::native::as_strided_tensorimpl().

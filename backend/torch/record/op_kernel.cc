@@ -14,7 +14,6 @@
 #include "backend/runtime/launch_modes.h"
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/errors.h"
-#include "backend/torch/eager/cpu_call.h"
 #include "backend/torch/eager/fallback.h"
 #include "backend/torch/eager/meta_call.h"
 #include "backend/torch/eager/op_counts.h"
@@ -250,14 +249,19 @@ void OpKernel::RunOnHost(const c10::OperatorHandle& op, c10::DispatchKeySet keys
                          Stack* stack) const {
   if (own_.has_value() && !IsComposed()) return own_->kernel.callBoxed(op, keys, stack);
   if (runtime::IsCompileOnly()) return RunOnWhatIsThere(op, stack);
-  CallOnCpu(op, stack);
+  CallOnCpu(PlanFor(op), op, stack);
+}
+
+const CpuCallPlan& OpKernel::PlanFor(const c10::OperatorHandle& op) const {
+  std::call_once(planned_, [&] { plan_.emplace(op); });
+  return *plan_;
 }
 
 void OpKernel::RunOnWhatIsThere(const c10::OperatorHandle& op, Stack* stack) const {
   const size_t first = stack->size() - argument_count_;
   const Stack arguments(stack->begin() + static_cast<ptrdiff_t>(first), stack->end());
   try {
-    CallOnCpu(op, stack);
+    CallOnCpu(PlanFor(op), op, stack);
   } catch (const c10::Error&) {
     stack->resize(first);
     stack->insert(stack->end(), arguments.begin(), arguments.end());

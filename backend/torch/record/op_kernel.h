@@ -12,10 +12,12 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "backend/torch/eager/cpu_call.h"
 #include "backend/torch/eager/op_counts.h"
 #include "backend/torch/eager/own_kernel.h"
 #include "backend/torch/pytorch/unstable_torch.h"
@@ -68,6 +70,8 @@ class OpKernel final : public c10::OperatorKernel {
   // Throws what tells the user why a call that only recipes hold has no program.
   [[noreturn]] static void RefuseWithoutProgram(c10::ArrayRef<IValue> arguments,
                                                 const std::string& refusal);
+  // Made at the first call, because most operators are never called on the host.
+  const CpuCallPlan& PlanFor(const c10::OperatorHandle& op) const;
   bool IsComposed() const { return own_.has_value() && own_->kind == OwnKernel::Kind::kComposed; }
 
   const std::optional<OwnKernel> own_;
@@ -80,6 +84,8 @@ class OpKernel final : public c10::OperatorKernel {
   std::atomic<int> in_recipes_;      // -1: not known yet
   const NumberCheck check_numbers_;  // may be null
   const std::optional<IndexCheck> check_indices_;
+  mutable std::once_flag planned_;
+  mutable std::optional<CpuCallPlan> plan_;
   CallTable table_;
   RuleTable rules_;
 };
