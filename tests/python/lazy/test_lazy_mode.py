@@ -205,6 +205,28 @@ def test_sequences_that_never_come_again_are_not_compiled_for_ever():
     assert counts.runs_by_call == 24
 
 
+def test_writes_to_parts_of_a_large_tensor_cost_no_copy_of_the_rest():
+    """As those to a flat buffer of gradients; some of the parts overlap."""
+    large = torch.zeros(1 << 22, device="hpu")
+    mark_step()
+    torch.hpu.synchronize()
+    before = torch.hpu.memory_allocated()
+    torch.hpu.reset_peak_memory_stats()
+    large[1000:6000].view(50, 100).add_(matrix(50, 100).to("hpu"))
+    large[1500:1600].mul_(2)
+    large[9000:9010].add_(1)
+    large[100:200].copy_(large[9005:9105])
+    mark_step()
+    torch.hpu.synchronize()
+    assert torch.hpu.max_memory_allocated() - before < large.nbytes / 2
+    wanted = torch.zeros(1 << 22)
+    wanted[1000:6000].view(50, 100).add_(matrix(50, 100))
+    wanted[1500:1600].mul_(2)
+    wanted[9000:9010].add_(1)
+    wanted[100:200].copy_(wanted[9005:9105])
+    close(large, wanted)
+
+
 def test_threads_and_streams():
     """Each thread works on a stream of its own, and reads what another one has recorded."""
     shared = matrix(16).to("hpu") * 2

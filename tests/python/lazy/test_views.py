@@ -11,6 +11,7 @@ from habana_frameworks.torch.lazy.views import (
     Form,
     form_of,
     is_dense,
+    pieces_of,
     row_major,
     view_of,
     with_memory_of,
@@ -123,6 +124,38 @@ def test_row_major() -> None:
     form = Form(torch.float32, (2, 3, 4), (1, 8, 2), 0)
     assert row_major(form) == Form(torch.float32, (3, 4, 2), (8, 2, 1), 0)
     assert row_major(Form(torch.float32, (), (), 0)) == Form(torch.float32, (), (), 0)
+
+
+def _form(sizes: tuple[int, ...], strides: tuple[int, ...], offset: int, dtype=torch.float32):
+    return Form(dtype, sizes, strides, offset)
+
+
+def test_pieces_that_do_not_overlap() -> None:
+    first, second = _form((5, 2), (2, 1), 4), _form((3,), (2,), 100)
+    other_type = _form((4,), (1,), 15, torch.float64)
+    assert pieces_of([second, first]) == [first, second]
+    assert pieces_of([second, other_type, first]) == [first, other_type, second]
+    assert pieces_of([first, first._replace(offset=14)]) == [first, first._replace(offset=14)]
+
+
+def test_pieces_that_overlap() -> None:
+    matrix = _form((4, 6), (6, 1), 12)
+    column, transposed = _form((4,), (6,), 14), _form((6, 4), (1, 6), 12)
+    assert pieces_of([column, matrix]) == [matrix]
+    assert pieces_of([transposed, column]) == [matrix]
+    left, right = _form((10,), (1,), 0), _form((10,), (1,), 5)
+    assert pieces_of([left, right, column._replace(offset=20)]) == [
+        _form((15,), (1,), 0),
+        column._replace(offset=20),
+    ]
+
+
+def test_no_pieces() -> None:
+    """Columns have no dense piece of their own, and elements of two types have no row in common."""
+    column = _form((4,), (6,), 2)
+    assert pieces_of([column, column._replace(offset=3)]) == []
+    assert pieces_of([_form((4,), (1,), 0), _form((1,), (1,), 1, torch.float64)]) == []
+    assert pieces_of([_form((0, 3), (3, 1), 0)]) == []
 
 
 def test_memory_of_another_order() -> None:

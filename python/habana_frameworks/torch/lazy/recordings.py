@@ -23,7 +23,16 @@ from ..eager.calls import compile_graph, overload_of, tensors_among
 from ..torch_compat.fakes import FakeTensorMode
 from ..torch_compat.trees import tree_leaves, tree_map_only
 from .numbers import VaryingNumbers
-from .views import Form, form_of, is_dense, row_major, view_of, with_memory_of
+from .views import (
+    Form,
+    bytes_of,
+    form_of,
+    is_dense,
+    pieces_of,
+    row_major,
+    view_of,
+    with_memory_of,
+)
 
 _DEVICE = "hpu"
 _counter = itertools.count()
@@ -124,33 +133,48 @@ class _Capture:
         self._forms = _forms_in(calls)
         self.numbers = VaryingNumbers(varying)
         self.program_inputs: list[Input] = []
-        # By name of a storage: the present base of its views. A base is dense and starts with the
-        # first element, unless all uses of an input are the same view.
-        self._bases: dict[int, torch.Tensor] = {}
+        # By name of a storage and number of its piece: the present base of the views there. It is
+        # dense, unless all uses of the piece are the same view.
+        self._bases: dict[tuple[int, int], torch.Tensor] = {}
+        # By name of an input: its pieces. Calls that use some of a large storage (parts of a flat
+        # buffer) then cost no copy of the rest. Other storages have one piece.
+        self._pieces: dict[int, list[Form]] = {}
         self._fakes: list[torch.Tensor] = []
         self._weights: list[bool] = []
         self._trained: list[bool] = []
-        self._places: list[int] = []  # by fake: the name of its storage
+        self._places: list[tuple[int, int]] = []  # by fake: its place among the bases
         for place, (value, size, weight, trained) in enumerate(inputs):
-            self._add_input(place, value, size, weight, trained)
+            if isinstance(value, torch.Tensor):
+                self._add_input(place, id(value), [form_of(value)], "cpu", weight, trained)
+            else:
+                pieces = pieces_of(self._forms.get(value, [])) or [self._base_form(value, size)]
+                self._pieces[value] = pieces
+                self._add_input(place, value, pieces, _DEVICE, weight, trained)
         if in_place:
             for place, (name, size) in enumerate(filled, start=len(inputs)):
-                self._add_input(place, name, size, False, False)
+                self._add_input(place, name, [self._base_form(name, size)], _DEVICE, False, False)
 
-    def _add_input(self, place: int, value: Any, size: int, weight: bool, trained: bool) -> None:
-        if isinstance(value, torch.Tensor):
-            form, name, device = form_of(value), id(value), "cpu"
-        else:
-            form, name, device = self._base_form(value, size), value, _DEVICE
-        if 0 in form.sizes:
-            return
-        with self._mode:
-            fake = torch.empty_strided(form.sizes, form.strides, dtype=form.dtype, device=device)
-        self._fakes.append(fake)
-        self._weights.append(weight)
-        self._trained.append(trained)
-        self._places.append(name)
-        self.program_inputs.append(Input(place, *form))
+    def _add_input(
+        self,
+        place: int,
+        name: int,
+        pieces: Sequence[Form],
+        device: str,
+        weight: bool,
+        trained: bool,
+    ) -> None:
+        for number, form in enumerate(pieces):
+            if 0 in form.sizes:
+                continue
+            with self._mode:
+                fake = torch.empty_strided(
+                    form.sizes, form.strides, dtype=form.dtype, device=device
+                )
+            self._fakes.append(fake)
+            self._weights.append(weight)
+            self._trained.append(trained)
+            self._places.append((name, number))
+            self.program_inputs.append(Input(place, *form))
 
     def _base_form(self, name: int, size: int) -> Form:
         """The form of the tensor that stands for a storage of `size` bytes: row-major, unless all
@@ -175,14 +199,15 @@ class _Capture:
         self.numbers.bind(wrapped[len(self._fakes) :])
         targets = dict(self._bases) if self._in_place else {}
         for name, _ in self._filled:
-            self._bases.pop(name, None)  # its calls fill it from the first on
+            self._bases.pop((name, 0), None)  # its calls fill it from the first on
         for call in self._calls:
             self._replay(*call)
         if not self._in_place:
             return [self._base(name, size) for name, size in self._filled]
         for name, size in self._filled:
             value = self._base(name, size)
-            targets[name].copy_(view_of(value, form_of(targets[name])))
+            target = targets[name, 0]
+            target.copy_(view_of(value, form_of(target)))
         return []
 
     def _replay(
@@ -204,31 +229,35 @@ class _Capture:
                 continue
             if leaf.dtype != made.dtype or leaf.shape != made.shape:
                 raise CaptureError(f"{name} gives another result in a graph")
-            self._bases[_name(made)] = with_memory_of(leaf, made.shape, made.stride())
+            self._bases[_name(made), 0] = with_memory_of(leaf, made.shape, made.stride())
 
     def _view(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.device.type == "cpu":
-            return self._bases[id(tensor)]
+            return self._bases[id(tensor), 0]
         form = form_of(tensor)
         if 0 in form.sizes:
             return torch.empty_strided(
                 form.sizes, form.strides, dtype=form.dtype, device=tensor.device
             )
-        base = self._base(_name(tensor), tensor.untyped_storage().nbytes())
-        known = self._forms[_name(tensor)]
-        if len(known) == 1 and tuple(base.shape) == form.sizes and base.stride() == form.strides:
-            return base  # the offset of an input with one form is no part of the graph
-        return view_of(base, form)
+        name = _name(tensor)
+        for number, piece in enumerate(self._pieces.get(name, ())):
+            if form == piece:
+                return self._bases[name, number]
+            (first, last), (start, end) = bytes_of(piece), bytes_of(form)
+            if first <= start and end <= last:
+                moved = form.offset - first // form.dtype.itemsize
+                return view_of(self._bases[name, number], form._replace(offset=moved))
+        return view_of(self._base(name, tensor.untyped_storage().nbytes()), form)
 
     def _base(self, name: int, size: int) -> torch.Tensor:
-        base = self._bases.get(name)
+        base = self._bases.get((name, 0))
         if base is None:
             # Memory that no call has filled yet.
             form = self._base_form(name, size)
             if not is_dense(form) or form.offset:
                 form = _row([form], size)
             base = torch.empty(form.sizes, dtype=form.dtype, device=torch.device(_DEVICE, 0))
-            self._bases[name] = base
+            self._bases[name, 0] = base
         return base
 
     def _write(self, recording: FunctionalRecording, fakes: Sequence[torch.Tensor]) -> bytes:

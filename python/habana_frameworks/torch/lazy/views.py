@@ -49,6 +49,46 @@ def row_major(form: Form) -> Form:
     return Form(form.dtype, tuple(sizes), tuple(strides), 0)
 
 
+def bytes_of(form: Form) -> tuple[int, int]:
+    """The first byte of a form with elements in its storage, and the one after its last."""
+    steps = zip(form.sizes, form.strides, strict=True)
+    last = form.offset + sum((size - 1) * stride for size, stride in steps)
+    return form.offset * form.dtype.itemsize, (last + 1) * form.dtype.itemsize
+
+
+def pieces_of(forms: Sequence[Form]) -> list[Form]:
+    """The pieces of a storage that hold all these forms, in the order of memory: no two overlap. A
+    piece is a form that overlaps with no other one, or a dense one. Empty where forms overlap that
+    no dense piece has as slices."""
+    groups: list[list[Form]] = []
+    end = 0
+    for form in sorted((form for form in forms if 0 not in form.sizes), key=bytes_of):
+        first, last = bytes_of(form)
+        if not groups or first >= end:
+            groups.append([])
+        groups[-1].append(form)
+        end = max(end, last)
+    pieces = [_piece_of(group) for group in groups]
+    return [piece for piece in pieces if piece is not None] if None not in pieces else []
+
+
+def _piece_of(group: Sequence[Form]) -> Form | None:
+    if len(group) == 1:
+        return group[0]
+    dtype = group[0].dtype
+    if any(form.dtype != dtype for form in group):
+        return None
+    spans = [bytes_of(form) for form in group]
+    whole = min(first for first, _ in spans), max(last for _, last in spans)
+    for form, span in zip(group, spans, strict=True):
+        if span == whole and is_dense(form):
+            return row_major(form)._replace(offset=form.offset)
+    if not all(is_dense(form) for form in group):
+        return None
+    elements = (whole[1] - whole[0]) // dtype.itemsize
+    return Form(dtype, (elements,), (1,), whole[0] // dtype.itemsize)
+
+
 def in_memory_order(base: torch.Tensor) -> torch.Tensor:
     """A view of a dense tensor that is row-major."""
     return base.permute(memory_order(base.shape, base.stride()))
