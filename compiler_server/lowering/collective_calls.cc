@@ -15,6 +15,10 @@ namespace {
 // The second one has shard_dim_alltoall, by which DTensors change the dimension that is sharded.
 constexpr std::string_view kNamespaces[] = {"_c10d_functional.", "_dtensor."};
 
+// PyTorch 2.15 has the second one, which waits for several tensors.
+constexpr std::string_view kWaits[] = {"_c10d_functional.wait_tensor.default",
+                                       "_c10d_functional.wait_tensors.default"};
+
 struct FunctionalCall {
   std::string_view target;
   CollectiveStep::Op op;
@@ -87,7 +91,7 @@ bool IsCollective(const ir::Node& node) {
 
 bool IsCollectiveWait(const ir::Node& node) {
   return node.op == ir::OpKind::kAten &&
-         node.aten->target == "_c10d_functional.wait_tensor.default";
+         std::find(std::begin(kWaits), std::end(kWaits), node.aten->target) != std::end(kWaits);
 }
 
 std::optional<CollectiveStep> CollectiveStepOf(const ir::Node& node) {

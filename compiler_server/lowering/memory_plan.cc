@@ -47,9 +47,10 @@ MemoryPlan::MemoryPlan(const ir::Graph& graph, const SegmentPlan& plan, Program&
 
 void MemoryPlan::FindStepHomes(const SegmentPlan& plan, const ir::Node& node) {
   const NodeKind kind = plan.KindOf(node);
-  for (const Value* result : node.results) {
+  for (size_t i = 0; i < node.results.size(); ++i) {
+    const Value* result = node.results[i];
     if (kind == NodeKind::kWait) {
-      homes_[result->id] = homes_[node.operands[0]->id];
+      homes_[result->id] = homes_[node.operands[i]->id];
       continue;
     }
     const bool eager = kind == NodeKind::kEager;

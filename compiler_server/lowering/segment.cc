@@ -37,15 +37,17 @@ NodeKind SegmentPlan::KindOf(const Node& node) const {
 void SegmentPlan::FindCollectives() {
   std::vector<uint32_t> other_uses = graph_->CountUses();
   for (const Node* node : graph_->nodes()) {
-    if (IsCollectiveWait(*node)) --other_uses[node->operands[0]->id];
+    if (!IsCollectiveWait(*node)) continue;
+    for (const Value* operand : node->operands) --other_uses[operand->id];
   }
   for (const Node* node : graph_->nodes()) {
     if (IsCollectiveWait(*node)) {
-      const Value& operand = *node->operands[0];
-      if (operand.kind == ValueKind::kResult &&
-          KindOf(*operand.producer) == NodeKind::kCollective) {
-        aten_kinds_[node->result()->id] = NodeKind::kWait;
-      }
+      const bool after_steps =
+          std::all_of(node->operands.begin(), node->operands.end(), [&](const Value* operand) {
+            return operand->kind == ValueKind::kResult &&
+                   KindOf(*operand->producer) == NodeKind::kCollective;
+          });
+      if (after_steps) aten_kinds_[node->result()->id] = NodeKind::kWait;
       continue;
     }
     const bool is_waited_for =

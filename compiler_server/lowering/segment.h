@@ -35,7 +35,7 @@ enum class NodeKind : uint8_t {
   kRecipe,      // one step with the other recipe nodes of its segment
   kEager,       // an EagerStep
   kCollective,  // a CollectiveStep; only nodes of the next kind read its results
-  kWait,        // no step: where its result is read, the collective of its operand has ended
+  kWait,        // no step: where a result is read, the collective of its operand has ended
 };
 
 struct Segment {

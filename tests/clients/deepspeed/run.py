@@ -36,7 +36,6 @@ def main(arguments: list[str]) -> int:
     cases = [Case(form, [program, form], _compared) for form in _FORMS]
     # Streams that the program does not order would be named, and so would the host's touches.
     cases.append(Case("strict", [program, "zero-3"], _compared, variables={"EMULATOR_STRICT": "1"}))
-    cases.append(Case("lazy", [program, "zero-2"], _compared, variables={"PT_HPU_LAZY_MODE": "1"}))
     return run(cases, arguments)
 
 

@@ -11,7 +11,7 @@ functions of PyTorch that this package replaces.
 """
 
 # Minor versions of PyTorch with which the tests pass.
-TESTED = ("2.13", "2.14")
+TESTED = ("2.13", "2.14", "2.15")
 
 
 def minor_version(version: str) -> str:
