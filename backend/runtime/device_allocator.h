@@ -3,8 +3,8 @@
 // Memory is taken from the device in segments and cut into blocks; freed blocks are kept, joined
 // with free neighbours and given out again. A block belongs to the stream that it was allocated
 // for, and this stream may reuse it at once, because its work runs in order. A block that another
-// stream used (Use, RecordStream) is reused only after the work that was queued there at the time of
-// Free has ended.
+// stream used (Use, RecordStream) is reused only after the work that was queued there at the time
+// of Free has ended.
 #pragma once
 
 #include <atomic>
@@ -74,8 +74,8 @@ class DeviceAllocator {
   void Free(DeviceBlock* block);
   // Notes that `stream` uses the block, too: see above.
   void RecordStream(DeviceBlock* block, Stream& stream);
-  // Call it before work that uses the block is queued on `stream`: makes the stream wait for the work
-  // of other streams that this use must come after (stream_uses.h), and notes the use. Returns
+  // Call it before work that uses the block is queued on `stream`: makes the stream wait for the
+  // work of other streams that this use must come after (stream_uses.h), and notes the use. Returns
   // whether the stream has been made to wait. Does nothing while the process has one stream.
   absl::StatusOr<bool> Use(DeviceBlock* block, Stream& stream, Access access);
   // Gives every segment without a block in use back to the device. Waits for pending frees.
