@@ -233,7 +233,11 @@ absl::StatusOr<Stream*> Device::GetStream(uint32_t id) {
   RETURN_IF_SYN_ERROR(*api_, synStreamCreateGeneric, &handle, id_, 0);
   auto* stream = new Stream(*this, id, handle);
   streams_[id].store(stream, std::memory_order_release);
-  if (id != 0) several_streams_.store(true, std::memory_order_release);
+  if (id != 0 && !has_several_streams()) {
+    Stream* const first = streams_[0].load(std::memory_order_relaxed);
+    untracked_position_.store(first != nullptr ? first->NextPosition() : 1,
+                              std::memory_order_release);
+  }
   return stream;
 }
 

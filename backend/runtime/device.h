@@ -85,8 +85,13 @@ class Device {
   // Creates the stream at its first use. `id` < kMaxStreams.
   absl::StatusOr<Stream*> GetStream(uint32_t id);
   absl::StatusOr<Stream*> CurrentStream() { return GetStream(CurrentStreamId()); }
-  // Whether there is any stream but the default one.
-  bool has_several_streams() const { return several_streams_.load(std::memory_order_acquire); }
+  // Returns whether there is any stream but the default one. From then on uses of memory are noted
+  // (DeviceAllocator::Use); before, all of them were the default stream's, at most at the position
+  // that untracked_position() returns.
+  bool has_several_streams() const { return untracked_position() != 0; }
+  uint64_t untracked_position() const {
+    return untracked_position_.load(std::memory_order_acquire);
+  }
   // Returns the id of the next stream of the pool, round robin.
   uint32_t NextStreamId();
   // Returns the id of a stream that nobody else uses until it is given back, or nullopt where all
@@ -130,7 +135,7 @@ class Device {
   std::unique_ptr<HostAllocator> host_allocator_;
 
   std::array<std::atomic<Stream*>, kMaxStreams> streams_{};  // created under mutex_, never freed
-  std::atomic<bool> several_streams_{false};
+  std::atomic<uint64_t> untracked_position_{0};              // 0: there is one stream
   std::atomic<uint32_t> next_stream_{0};
   std::array<std::atomic<bool>, kMaxStreams> taken_streams_{};
 };

@@ -246,7 +246,11 @@ absl::StatusOr<bool> DeviceAllocator::Use(DeviceBlock* block, Stream& stream, Ac
   {
     std::lock_guard lock(mutex_);
     const auto come_after = [&](const StreamUse& use) {
-      if (!stream.IsAfter(*use.stream, use.position)) earlier.push_back(use.stream);
+      // The last use on the default stream may be later than the one that was noted.
+      const uint64_t position = use.stream->id() == 0
+                                    ? std::max(use.position, device_.untracked_position())
+                                    : use.position;
+      if (!stream.IsAfter(*use.stream, position)) earlier.push_back(use.stream);
     };
     BlockUses& uses = block->uses;
     come_after(uses.written);

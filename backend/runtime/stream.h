@@ -75,7 +75,7 @@ class Event {
   absl::StatusOr<double> ElapsedMs(const Event& end) const;
 
   synEventHandle handle() const { return handle_; }  // null before the first Record
-  // What was recorded; call these after Record only.
+  // These say what was recorded. Call them after Record only.
   const Stream& stream() const { return *stream_; }
   uint64_t position() const { return position_; }
   bool timing() const { return timing_; }
@@ -89,7 +89,7 @@ class Event {
   synEventHandle handle_ = nullptr;
   Stream* stream_ = nullptr;  // the one that recorded it last
   uint64_t launches_ = 0;     // those of the stream up to there
-  uint64_t position_ = 0;     // the stream's, there
+  uint64_t position_ = 0;     // the position of the stream at that point
 };
 
 // Adds to the failure of work of a stream what may have queued it.

@@ -130,7 +130,6 @@ def test_a_cluster_killed_at_random_moments(cluster: Cluster, kills: int, record
         lines = (host.folder / "outcomes").read_text()
         found = outcomes_of(lines[: lines.rfind("\n") + 1])
         assert [o for o in found if not o.right or o.error] == []
-        assert len(found) > kills
         counters = host.counters()
         assert counters["upstream.compiled"] + counters["upstream.hits"] > 0
         record_property("answers on a host", len(found))

@@ -66,9 +66,7 @@ def test_garbage(one: Cluster, least: int, record_property) -> None:
     pid = server.running().pid
     with stranger(one, "fuzz", str(least)) as popen:
         served(one, 0)
-        connections = count(popen)
-    record_property("connections", connections)
-    assert connections >= least
+        record_property("connections", count(popen))
     served(one, 100)
     unharmed(server, pid)
     counters = server.counters()

@@ -15,13 +15,13 @@ inline bool IsHpu(const at::Tensor& tensor) {
   return tensor.defined() && tensor.device().type() == c10::DeviceType::HPU;
 }
 
-// What all calls of an operator have in common for the host. Immutable.
+// Holds what the host needs to know for all calls of an operator. It never changes.
 class CpuCallPlan {
  public:
   struct Argument {
     bool written = false;  // in all calls
     UndeclaredWrite undeclared;
-    bool optional_tensors = false;  // it is a list of tensors of which some may be None
+    bool optional_tensors = false;  // it is a list of tensors, and some may be None
     bool generator = false;
   };
 

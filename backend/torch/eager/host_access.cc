@@ -30,8 +30,8 @@ at::Tensor Over(const c10::Storage& storage, c10::DispatchKey key, const at::Ten
   return result;
 }
 
-// CPU tensors over memory of others that calls of a thread have used and will use again: making one
-// costs as much as a small kernel.
+// Keeps CPU tensors over the memory of others, which calls of a thread use one after the other,
+// because making one costs as much as a small kernel.
 class Shells {
  public:
   // Returns a tensor over the memory, with a storage of its own, and with the geometry of `like`.

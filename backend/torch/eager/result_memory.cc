@@ -18,9 +18,9 @@ thread_local bool in_device_memory = false;
 // The blocks of device memory that CPU tensors have, by address. PyTorch's raw allocations require
 // that the address is the context of the memory, so the block cannot be.
 //
-// Nearly always there are the few of the running calls, and every CPU tensor of the process is
-// freed through here. So the first ones are in a short list, and an empty table is told without a
-// lock.
+// Nearly always only the blocks of the running calls are here, and every CPU tensor of the process
+// is freed through here. So the first blocks are in a short list, and freeing takes no lock while
+// there are none.
 class Blocks {
  public:
   void Add(void* address, c10::DataPtr block) {

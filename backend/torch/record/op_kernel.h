@@ -70,7 +70,7 @@ class OpKernel final : public c10::OperatorKernel {
   // Throws what tells the user why a call that only recipes hold has no program.
   [[noreturn]] static void RefuseWithoutProgram(c10::ArrayRef<IValue> arguments,
                                                 const std::string& refusal);
-  // Made at the first call, because most operators are never called on the host.
+  // Makes the plan at the first call, because most operators are never called on the host.
   const CpuCallPlan& PlanFor(const c10::OperatorHandle& op) const;
   bool IsComposed() const { return own_.has_value() && own_->kind == OwnKernel::Kind::kComposed; }
 

@@ -12,10 +12,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+from forms import PIPELINE
+
 _PROGRAM = Path(__file__).with_name("train.py")
 # Both devices round products differently. A wrong gradient changes a loss by 0.01 and more.
 _TOLERANCE = {"bf16": 5e-3}
-_WITHOUT_CHECKPOINT = ("pipeline",)
 
 
 def train(device: str, form: str, folder: str, *options: str) -> dict[int, list[float]]:
@@ -40,7 +41,7 @@ def train(device: str, form: str, folder: str, *options: str) -> dict[int, list[
 def main(form: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         runs: list[tuple[str, ...]] = [()]
-        if form not in _WITHOUT_CHECKPOINT:
+        if form != PIPELINE:
             runs.append(("--load",))
         for options in runs:
             losses = {

@@ -12,19 +12,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from cases import Case, expect, run  # noqa: E402
-
-_FORMS = (
-    "data-parallel",
-    "zero-1",
-    "zero-2",
-    "zero-3",
-    "bf16",
-    "offload",
-    "accumulation",
-    "compiled",
-    "compiled-zero-3",
-    "pipeline",
-)
+from forms import FORMS  # noqa: E402
 
 
 def _compared(output: str) -> None:
@@ -33,7 +21,7 @@ def _compared(output: str) -> None:
 
 def main(arguments: list[str]) -> int:
     program = HERE / "compare.py"
-    cases = [Case(form, [program, form], _compared) for form in _FORMS]
+    cases = [Case(form, [program, form], _compared) for form in FORMS]
     # Streams that the program does not order would be named, and so would the host's touches.
     cases.append(Case("strict", [program, "zero-3"], _compared, variables={"EMULATOR_STRICT": "1"}))
     return run(cases, arguments)

@@ -1,6 +1,6 @@
 """Trains a small language model with DeepSpeed on the ranks of torchrun and prints the losses.
 
-train.py FORM FOLDER [--steps N] [--load]     FOLDER keeps the checkpoint
+train.py FORM FOLDER [--load]     FOLDER keeps the checkpoint
 """
 
 from __future__ import annotations
@@ -15,23 +15,9 @@ import torch
 import torch.nn.functional as F
 from deepspeed.accelerator import get_accelerator
 from deepspeed.pipe import LayerSpec, PipelineModule
+from forms import FORMS, PIPELINE
 
-WORDS, LENGTH, WIDTH, BATCH = 128, 32, 64, 4
-
-_THIRD = {"stage": 3, "stage3_param_persistence_threshold": 0, "overlap_comm": True}
-_CPU = {"device": "cpu"}
-FORMS: dict[str, dict[str, Any]] = {
-    "data-parallel": {},
-    "zero-1": {"zero_optimization": {"stage": 1}},
-    "zero-2": {"zero_optimization": {"stage": 2, "overlap_comm": True}},
-    "zero-3": {"zero_optimization": _THIRD},
-    "bf16": {"zero_optimization": _THIRD, "bf16": {"enabled": True}},
-    "offload": {"zero_optimization": {**_THIRD, "offload_optimizer": _CPU, "offload_param": _CPU}},
-    "accumulation": {"zero_optimization": {"stage": 1}, "gradient_accumulation_steps": 2},
-    "compiled": {"zero_optimization": {"stage": 1}},
-    "compiled-zero-3": {"zero_optimization": _THIRD},
-    "pipeline": {},
-}
+WORDS, LENGTH, WIDTH, BATCH, STEPS = 128, 32, 64, 4, 6
 
 
 class Embedding(torch.nn.Module):
@@ -85,7 +71,6 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("form", choices=FORMS)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--load", action="store_true", help="go on from the checkpoint")
     args = parser.parse_args()
     deepspeed.init_distributed(dist_backend=get_accelerator().communication_backend_name())
@@ -96,7 +81,7 @@ def main() -> None:
         **FORMS[args.form],
     }
     torch.manual_seed(0)
-    pipeline = args.form == "pipeline"
+    pipeline = args.form == PIPELINE
     if pipeline:
         config["gradient_accumulation_steps"] = 4
         model = PipelineModule(layers(), num_stages=2, loss_fn=loss_of)
@@ -111,10 +96,10 @@ def main() -> None:
         engine.compile(backend=get_accelerator().get_compile_backend())
     if args.load:
         engine.load_checkpoint(str(args.folder))
-        for _ in range(args.steps):
+        for _ in range(STEPS):
             next(data)
     losses = []
-    for _ in range(args.steps):
+    for _ in range(STEPS):
         if pipeline:
             pairs = ((words, words) for words in data)
             losses.append(engine.train_batch(data_iter=pairs).item())

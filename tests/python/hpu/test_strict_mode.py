@@ -72,7 +72,16 @@ import torch
 import habana_frameworks.torch
 x = torch.ones(1000, device="hpu")
 torch.hpu.synchronize()
+
+# The event is older than the write, which is before there is a second stream.
+early = torch.hpu.Event()
+early.record()
+x.mul_(1)
 other = torch.hpu.Stream()
+other.wait_event(early)
+with torch.hpu.stream(other):
+    assert x.clone().sum().item() == 1000
+
 compiled = torch.compile(lambda x: x * 2, backend="hpu_backend")
 
 # A copy, a call of an operator, one that the host computes and a graph read what is being written.

@@ -3,6 +3,7 @@ same fallback chain as a graph of torch.compile."""
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import time
 from collections.abc import Sequence
@@ -240,14 +241,16 @@ class _Capture:
                 form.sizes, form.strides, dtype=form.dtype, device=tensor.device
             )
         name = _name(tensor)
-        for number, piece in enumerate(self._pieces.get(name, ())):
-            if form == piece:
-                return self._bases[name, number]
-            (first, last), (start, end) = bytes_of(piece), bytes_of(form)
-            if first <= start and end <= last:
-                moved = form.offset - first // form.dtype.itemsize
-                return view_of(self._bases[name, number], form._replace(offset=moved))
-        return view_of(self._base(name, tensor.untyped_storage().nbytes()), form)
+        pieces = self._pieces.get(name)
+        if pieces is None:
+            return view_of(self._base(name, tensor.untyped_storage().nbytes()), form)
+        # The pieces are in the order of memory, and each form lies in one of them.
+        number = bisect.bisect_right(pieces, bytes_of(form)[0], key=lambda p: bytes_of(p)[0]) - 1
+        base = self._bases[name, number]
+        if form == pieces[number]:
+            return base
+        moved = form.offset - bytes_of(pieces[number])[0] // form.dtype.itemsize
+        return view_of(base, form._replace(offset=moved))
 
     def _base(self, name: int, size: int) -> torch.Tensor:
         base = self._bases.get((name, 0))

@@ -68,8 +68,13 @@ def pieces_of(forms: Sequence[Form]) -> list[Form]:
             groups.append([])
         groups[-1].append(form)
         end = max(end, last)
-    pieces = [_piece_of(group) for group in groups]
-    return [piece for piece in pieces if piece is not None] if None not in pieces else []
+    pieces: list[Form] = []
+    for group in groups:
+        piece = _piece_of(group)
+        if piece is None:
+            return []
+        pieces.append(piece)
+    return pieces
 
 
 def _piece_of(group: Sequence[Form]) -> Form | None:
