@@ -233,12 +233,16 @@ absl::StatusOr<Stream*> Device::GetStream(uint32_t id) {
   RETURN_IF_SYN_ERROR(*api_, synStreamCreateGeneric, &handle, id_, 0);
   auto* stream = new Stream(*this, id, handle);
   streams_[id].store(stream, std::memory_order_release);
-  if (id != 0 && !has_several_streams()) {
-    Stream* const first = streams_[0].load(std::memory_order_relaxed);
-    untracked_position_.store(first != nullptr ? first->NextPosition() : 1,
-                              std::memory_order_release);
-  }
+  if (id != 0 && !has_several_streams()) RaiseUntrackedPosition();
   return stream;
+}
+
+void Device::RaiseUntrackedPosition() {
+  Stream* const first = streams_[0].load(std::memory_order_acquire);
+  const uint64_t position = first != nullptr ? first->NextPosition() : 1;
+  uint64_t before = untracked_position_.load(std::memory_order_relaxed);
+  while (before < position && !untracked_position_.compare_exchange_weak(before, position)) {
+  }
 }
 
 uint32_t Device::NextStreamId() { return 1 + next_stream_.fetch_add(1) % kPoolStreams; }

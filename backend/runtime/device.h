@@ -92,6 +92,8 @@ class Device {
   uint64_t untracked_position() const {
     return untracked_position_.load(std::memory_order_acquire);
   }
+  // Says that there were uses up to now that were not noted.
+  void RaiseUntrackedPosition();
   // Returns the id of the next stream of the pool, round robin.
   uint32_t NextStreamId();
   // Returns the id of a stream that nobody else uses until it is given back, or nullopt where all

@@ -1,5 +1,7 @@
 #include "backend/runtime/stream.h"
 
+#include <algorithm>
+
 #include "backend/runtime/device.h"
 #include "backend/runtime/syn_status.h"
 
@@ -81,6 +83,30 @@ bool Stream::IsAfter(const Stream& other, uint64_t position) const {
   return &other == this || waits_[other.id()].load(std::memory_order_relaxed) >= position;
 }
 
+uint64_t Stream::QueuedPosition() {
+  std::lock_guard lock(calls_mutex_);
+  const auto earliest = std::min_element(calls_.begin(), calls_.end());
+  return earliest == calls_.end() ? position_.load(std::memory_order_relaxed) : *earliest;
+}
+
+QueueingCall::QueueingCall(Stream& stream)
+    : stream_(stream), noted_(stream.device().has_several_streams()) {
+  if (!noted_) return;
+  std::lock_guard lock(stream_.calls_mutex_);
+  start_ = stream_.position_.load(std::memory_order_relaxed);
+  stream_.calls_.push_back(start_);
+}
+
+QueueingCall::~QueueingCall() {
+  if (!noted_) {
+    // The call began with one stream and noted no use.
+    if (stream_.device().has_several_streams()) stream_.device().RaiseUntrackedPosition();
+    return;
+  }
+  std::lock_guard lock(stream_.calls_mutex_);
+  stream_.calls_.erase(std::find(stream_.calls_.begin(), stream_.calls_.end(), start_));
+}
+
 Event::~Event() {
   if (handle_ == nullptr || !device_->CheckUsable().ok()) return;
   device_->api().synEventDestroy(handle_);
@@ -97,7 +123,7 @@ absl::Status Event::Record(Stream& stream) {
   }
   stream_ = &stream;
   launches_ = stream.launches().count();
-  position_ = stream.position();
+  position_ = stream.QueuedPosition();
   RETURN_IF_SYN_ERROR(device.api(), synEventRecord, handle_, stream.handle());
   return absl::OkStatus();
 }

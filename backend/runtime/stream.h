@@ -6,6 +6,8 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <mutex>
+#include <vector>
 
 #include "backend/runtime/launch_history.h"
 #include "base/status.h"
@@ -42,11 +44,14 @@ class Stream {
   // Positions count the uses of memory by work of this stream (stream_uses.h). Work that is queued
   // after the call is at the returned position or behind it.
   uint64_t NextPosition() { return 1 + position_.fetch_add(1, std::memory_order_relaxed); }
-  uint64_t position() const { return position_.load(std::memory_order_relaxed); }
+  // Returns the position up to which the work of all uses is queued.
+  uint64_t QueuedPosition();
   // Returns whether this stream waits for the work of `other` up to a position.
   bool IsAfter(const Stream& other, uint64_t position) const;
 
  private:
+  friend class QueueingCall;
+
   absl::Status WaitForAll();
 
   Device& device_;
@@ -54,8 +59,26 @@ class Stream {
   const synStreamHandle handle_;
   LaunchHistory launches_;
   std::atomic<uint64_t> position_{1};
+  std::mutex calls_mutex_;
+  std::vector<uint64_t> calls_;  // the positions at which the calls in progress began
   // By the id of another stream: the position up to which this one waits for it.
   std::array<std::atomic<uint64_t>, kMostStreams> waits_{};
+};
+
+// A call that notes uses of memory and then queues the work that makes them. An event that is
+// recorded in between, by another thread or by work that the call has to queue first, does not
+// cover these uses. Calls may nest. While the device has one stream, this is two loads of a flag.
+class QueueingCall {
+ public:
+  explicit QueueingCall(Stream& stream);
+  ~QueueingCall();
+  QueueingCall(const QueueingCall&) = delete;
+  QueueingCall& operator=(const QueueingCall&) = delete;
+
+ private:
+  Stream& stream_;
+  const bool noted_;  // the device had several streams when the call began
+  uint64_t start_ = 0;
 };
 
 // A point in a stream. Two threads must not use one event at once. An event that was never recorded
@@ -89,7 +112,7 @@ class Event {
   synEventHandle handle_ = nullptr;
   Stream* stream_ = nullptr;  // the one that recorded it last
   uint64_t launches_ = 0;     // those of the stream up to there
-  uint64_t position_ = 0;     // the position of the stream at that point
+  uint64_t position_ = 0;     // of the stream: Stream::QueuedPosition() at that point
 };
 
 // Adds to the failure of work of a stream what may have queued it.

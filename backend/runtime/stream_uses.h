@@ -18,7 +18,7 @@ enum class Access { kRead, kWrite };
 
 struct StreamUse {
   Stream* stream = nullptr;
-  uint64_t position = 0;  // Stream::NextPosition()
+  uint64_t position = 0;  // Stream::NextPosition(); its work is queued before the QueueingCall ends
 };
 
 // The uses that later ones of other streams must wait for.

@@ -143,6 +143,24 @@ TEST_F(DeviceAllocatorTest, UsesOfSeveralStreamsAreOrdered) {
   allocator_.Free(block);
 }
 
+TEST_F(DeviceAllocatorTest, AnEventInTheMiddleOfACallDoesNotCoverItsUses) {
+  Stream& a = TestStream(1);
+  Stream& b = TestStream(2);
+  DeviceBlock* block = Allocate(4096);
+  {
+    const QueueingCall call(a);
+    EXPECT_OK(allocator_.Use(block, a, Access::kWrite).status());
+    EXPECT_OK(b.WaitFor(a));
+    {
+      const QueueingCall inner(a);
+    }
+    EXPECT_OK(b.WaitFor(a));
+  }
+  EXPECT_TRUE(*allocator_.Use(block, b, Access::kRead));
+  EXPECT_FALSE(*allocator_.Use(block, b, Access::kRead));
+  allocator_.Free(block);
+}
+
 TEST_F(DeviceAllocatorTest, AUseWaitsForABusyStream) {
   DeviceBlock* block = Allocate(4096);
   const uint64_t address = block->address;

@@ -221,6 +221,7 @@ void HcclBackend::Keep(const c10::intrusive_ptr<HcclWork>& work) {
 
 c10::intrusive_ptr<HcclWork> HcclBackend::Run(Call call, const Body& body) {
   RefuseInCapture(call.name);
+  const runtime::QueueingCall queueing(CurrentStream());
   for (const at::Tensor& tensor : call.inputs) CheckForCollective(tensor, call.name);
   for (const at::Tensor& tensor : call.outputs) CheckForCollective(tensor, call.name);
   const std::shared_ptr<HcclCommunicator> communicator = Communicator();

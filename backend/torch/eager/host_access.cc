@@ -82,6 +82,8 @@ Shells& GetShells() {
 
 }  // namespace
 
+HostAccess::HostAccess() : queueing_(CurrentStream()) {}
+
 HostAccess::~HostAccess() {
   for (Shared& entry : shared_) {
     entry.host = {};

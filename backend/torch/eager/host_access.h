@@ -11,13 +11,14 @@
 #include <optional>
 
 #include "backend/runtime/direct_access.h"
+#include "backend/runtime/stream.h"
 
 namespace hpu::torch_backend {
 
 class HostAccess {
  public:
   // The first ToHost waits for the current stream.
-  HostAccess() = default;
+  HostAccess();
   ~HostAccess();
   HostAccess(const HostAccess&) = delete;
   HostAccess& operator=(const HostAccess&) = delete;
@@ -60,6 +61,7 @@ class HostAccess {
   Shared* FindDevice(const c10::StorageImpl* device);
   const Shared* FindHost(const c10::StorageImpl* host) const;
 
+  const runtime::QueueingCall queueing_;
   c10::SmallVector<Shared, 4> shared_;
 };
 

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "backend/runtime/copy.h"
+#include "backend/runtime/stream.h"
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/errors.h"
 #include "backend/torch/device/pending_storage.h"
@@ -184,6 +185,7 @@ Tensor CopyFrom(const Tensor& self, const Tensor& target, bool non_blocking) {
   const at::AutoDispatchBelowADInplaceOrView guard;
   const Tensor source = self.sizes() == target.sizes() ? self : self.expand(target.sizes());
   constexpr char kCopy[] = "a copy from or to the CPU";
+  const runtime::QueueingCall queueing(CurrentStream());
   if (IsHpu(source)) BeforeAccess(source.storage(), kCopy, runtime::Access::kRead);
   if (IsHpu(target)) BeforeAccess(target.storage(), kCopy);
   if (source.device().type() == c10::DeviceType::HPU) {
@@ -217,6 +219,7 @@ at::Scalar LocalScalar(const Tensor& self) {
   TORCH_CHECK(self.numel() == 1, "a Tensor with ", self.numel(),
               " elements cannot be converted to Scalar");
   const at::AutoDispatchBelowADInplaceOrView guard;
+  const runtime::QueueingCall queueing(CurrentStream());
   BeforeAccess(self.storage(), "aten::_local_scalar_dense (item())", runtime::Access::kRead);
   if (AcquiredDevice().properties().host_addressable) {
     HostAccess access;
@@ -247,6 +250,7 @@ bool FillDense(const Tensor& self, const void* element) {
 
 Tensor& Fill(Tensor& self, const at::Scalar& value) {
   if (self.numel() == 0) return self;
+  const runtime::QueueingCall queueing(CurrentStream());
   BeforeAccess(self.storage(), "aten::fill_");
   const at::AutoDispatchBelowADInplaceOrView guard;
   // This is PyTorch's own conversion, which refuses values that the type cannot hold, unless there
@@ -324,6 +328,7 @@ void ResizeStorage(c10::StorageImpl* storage, size_t bytes) {
     storage->set_nbytes(bytes);
     return;
   }
+  const runtime::QueueingCall queueing(CurrentStream());
   BeforeAccess(storage, "a change of a storage's size");
   c10::DataPtr fresh = GetDeviceAllocator().allocate(bytes);
   const size_t kept = std::min(bytes, storage->nbytes());

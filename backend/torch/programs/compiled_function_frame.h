@@ -15,6 +15,7 @@ at::Tensor Over(c10::Storage storage, const TensorSpec& spec);
 struct CompiledFunction::Frame {
   Frame(runtime::Stream& stream_in, const runtime::ProgramExecutor& executor)
       : stream(stream_in),
+        queueing(stream_in),
         slots(executor.slot_count()),
         inputs(executor.function().inputs.size()),
         storages(executor.function().buffer_bytes.size()) {}
@@ -26,6 +27,7 @@ struct CompiledFunction::Frame {
   Frame& operator=(const Frame&) = delete;
 
   runtime::Stream& stream;
+  const runtime::QueueingCall queueing;
   c10::SmallVector<uint64_t, 512> slots;
   c10::SmallVector<const at::Tensor*, 256> inputs;  // the caller's inputs; null for numbers
   c10::SmallVector<c10::Storage, 16> storages;

@@ -136,6 +136,7 @@ std::optional<MadeByRun> ReplayableCall::Run(const std::vector<at::Tensor>& give
     c10::SmallVector<const at::Tensor*, 64> pointers;
     for (const at::Tensor& tensor : tensors) pointers.push_back(&tensor);
     runtime::QueueRecorded(&CurrentStream());
+    const runtime::QueueingCall queueing(CurrentStream());
     for (const at::Tensor& tensor : tensors) {
       if (IsHpu(tensor)) BeforeAccess(tensor.storage(), "a captured call");
     }

@@ -32,6 +32,7 @@ ReplayableGraph::ReplayableGraph(std::unique_ptr<Recording> recording, std::vect
 void ReplayableGraph::Replay() const {
   if (program_ == nullptr) return;
   runtime::QueueRecorded(&CurrentStream());
+  const runtime::QueueingCall queueing(CurrentStream());
   for (const RecordedProgram::Input& input : program_->inputs) {
     const c10::Storage& storage = recording_->values()[input.value].storage;
     if (storage) BeforeAccess(storage, "a captured graph");

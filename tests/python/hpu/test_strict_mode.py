@@ -106,6 +106,30 @@ print([round(result.sum().item()) for result in results], z.sum().item())
 """
 
 
+_WAITS_IN_A_CALL = """
+import torch
+import habana_frameworks.torch
+
+state = {}
+
+# A kernel of the CPU: what it writes is copied to the device after it has returned.
+@torch.library.custom_op("tests::late", mutates_args=("x",), device_types="cpu")
+def late(x: torch.Tensor) -> None:
+    if "other" not in state:
+        state["other"] = torch.hpu.Stream()
+    for _ in range(2):  # the first one makes the stream after it has recorded the event
+        state["other"].wait_stream(torch.hpu.default_stream())
+    x += 1
+
+x = torch.zeros(1000, device="hpu")
+x.clone().sum().item()  # compiled by now, so that no compilation gives the copy time to end
+for _ in range(2):  # the device has one stream when the first call begins, and then two
+    torch.ops.tests.late(x)
+    with torch.hpu.stream(state["other"]):
+        print(x.clone().sum().item())
+"""
+
+
 def test_a_program_for_a_card_runs():
     done = output_of(_PROGRAM, **_STRICT)
     assert "EMULATOR_STRICT" not in done.stderr
@@ -123,6 +147,12 @@ def test_streams_are_ordered_by_the_tensors_that_they_use():
     for seed in range(3):
         done = output_of(_STREAMS, **_STRICT, EMULATOR_STRICT_SEED=str(seed))
         assert done.stdout == "[90.0, 90.0]\n[2000, 4000, 190, 16000, 22190] 6000.0\n"
+
+
+def test_a_stream_that_waits_in_the_middle_of_a_call_waits_again():
+    for seed in range(3):
+        done = output_of(_WAITS_IN_A_CALL, **_STRICT, EMULATOR_STRICT_SEED=str(seed))
+        assert done.stdout == "1000.0\n2000.0\n"
 
 
 @pytest.mark.parametrize(
