@@ -200,10 +200,13 @@ void Recorder::CallByCall(Recording& recording, const std::string& why) {
 }
 
 void Recorder::RunRecording(Recording& recording) {
+  const std::vector<uint32_t> in_parts = recording.GiveMemoryToParts();
   const std::vector<uint32_t> filled = recording.HeldValues();
   SignatureWords words = recording.words();
-  words.push_back(~uint64_t{0});
-  words.insert(words.end(), filled.begin(), filled.end());
+  for (const std::vector<uint32_t>& values : {in_parts, filled}) {
+    words.push_back(~uint64_t{0});
+    words.insert(words.end(), values.begin(), values.end());
+  }
   ++runs_;
   calls_run_ += recording.calls().size();
   if (programs_.size() >= kMostSequences) programs_.clear();

@@ -16,9 +16,12 @@ namespace {
 
 using Parameter = Recording::Parameter;
 
-// The words of a recording have one before a new input that is a parameter.
-constexpr uint64_t kFixedMark = ~uint64_t{1};
-constexpr uint64_t kTrainedMark = ~uint64_t{2};
+// The words of a recording have two before the number of a storage that was made before it: its
+// kind, and its size in bytes. Both are part of the program.
+uint64_t KindWord(const Recording::Value& value) {
+  const bool is_empty = value.kind == Recording::Value::Kind::kEmpty;
+  return ~(is_empty ? 1 : 2 + static_cast<uint64_t>(value.parameter));
+}
 
 // A view of a parameter counts as one. What the device computes from fixed ones alone is kept from
 // run to run.
@@ -60,6 +63,7 @@ uint32_t Recording::ValueOf(const at::Tensor& tensor) {
     if (pending->recording == this) return pending->value;
     TORCH_CHECK(pending->lost == nullptr, "this tensor has no value: ", *pending->lost);
     if (!is_capture_ || pending->capture == this) {
+      NoteStorage({Value::Kind::kEmpty, tensor.storage(), {}});
       return AddPending(Value::Kind::kEmpty, tensor.storage());
     }
     storage->set_data_ptr_noswap(GetDeviceAllocator().allocate(storage->nbytes()));
@@ -69,11 +73,15 @@ uint32_t Recording::ValueOf(const at::Tensor& tensor) {
   return AddInput({Value::Kind::kInput, tensor.storage(), {}, ParameterOf(tensor)});
 }
 
+void Recording::NoteStorage(const Value& value) {
+  words_.push_back(KindWord(value));
+  words_.push_back(value.storage.nbytes());
+}
+
 uint32_t Recording::AddInput(Value value) {
   const auto place = static_cast<uint32_t>(values_.size());
   inputs_.emplace(value.storage.unsafeGetStorageImpl(), place);
-  if (value.parameter == Parameter::kFixed) words_.push_back(kFixedMark);
-  if (value.parameter == Parameter::kTrained) words_.push_back(kTrainedMark);
+  NoteStorage(value);
   values_.push_back(std::move(value));
   return place;
 }
@@ -166,6 +174,7 @@ std::vector<uint32_t> Recording::StateFills() const {
 uint32_t Recording::Take(Value value) {
   if (value.kind == Value::Kind::kInput) return AddInput(std::move(value));
   const auto place = static_cast<uint32_t>(values_.size());
+  if (value.kind == Value::Kind::kEmpty) NoteStorage(value);
   if (value.kind != Value::Kind::kHost) {
     if (PendingMemory* pending = PendingOf(*value.storage.unsafeGetStorageImpl())) {
       pending->recording = this;
@@ -251,6 +260,27 @@ std::vector<uint32_t> Recording::HeldValues() const {
     if (filled && IsHeld(value)) held.push_back(i);
   }
   return held;
+}
+
+std::vector<uint32_t> Recording::GiveMemoryToParts() {
+  std::vector<bool> whole(values_.size());
+  for (const Call& call : calls_) {
+    for (size_t i = 0; i < call.rule->tensors.size(); ++i) {
+      const uint32_t value = operand(call, i).value;
+      const Value& touched = values_[value];
+      if (touched.kind != Value::Kind::kEmpty) continue;
+      if (call.rule->tensors[i].StorageBytes() >= touched.storage.nbytes()) whole[value] = true;
+    }
+  }
+  std::vector<uint32_t> given;
+  for (uint32_t i = 0; i < values_.size(); ++i) {
+    Value& value = values_[i];
+    if (value.kind != Value::Kind::kEmpty || whole[i] || !IsHeld(value)) continue;
+    value.storage.set_data_ptr_noswap(GetDeviceAllocator().allocate(value.storage.nbytes()));
+    value.kind = Value::Kind::kInput;
+    given.push_back(i);
+  }
+  return given;
 }
 
 std::vector<at::Tensor> Recording::TensorsOf(const Call& call) const {

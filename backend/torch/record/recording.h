@@ -71,6 +71,7 @@ class Recording {
   const std::vector<Call>& calls() const { return calls_; }
   const std::vector<double>& numbers() const { return numbers_; }
   // Returns words that are equal for equal calls, whatever their numbers are.
+  // Equal words also mean storages of equal kinds and sizes.
   const SignatureWords& words() const { return words_; }
   const Operand& operand(const Call& call, size_t tensor) const {
     return operands_[call.first_operand + tensor];
@@ -86,6 +87,10 @@ class Recording {
   std::unique_ptr<Recording> Without(const std::vector<uint32_t>& calls);
   // Returns the values that calls fill and somebody beside the recording holds.
   std::vector<uint32_t> HeldValues() const;
+  // Gives memory to the storages that had none, of which the calls touch no more than parts and
+  // that somebody beside the recording holds; they are inputs then. A program that returned such a
+  // storage would write all of it. Returns their values.
+  std::vector<uint32_t> GiveMemoryToParts();
   // Returns whether the tensor is all of a storage that had no memory before this recording.
   bool IsEmptyStorage(const at::Tensor& tensor, const Operand& operand) const;
   // Returns where the numbers of a call end.
@@ -98,6 +103,7 @@ class Recording {
   uint32_t ValueOf(const at::Tensor& tensor);
   uint32_t AddPending(Value::Kind kind, c10::Storage storage);
   uint32_t AddInput(Value value);
+  void NoteStorage(const Value& value);
   // Takes a value of another recording over.
   uint32_t Take(Value value);
 
