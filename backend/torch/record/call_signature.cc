@@ -25,6 +25,7 @@ enum Kind : uint64_t {
   kText,  // then its bytes, eight in a word
   kList,  // then its items
   kDeviceType,
+  kDeterministic,  // before all values, under torch.use_deterministic_algorithms
 };
 
 constexpr uint64_t Head(Kind kind, uint64_t more = 0) { return more << 8 | kind; }
@@ -32,6 +33,7 @@ constexpr uint64_t Head(Kind kind, uint64_t more = 0) { return more << 8 | kind;
 }  // namespace
 
 CallSignature::CallSignature(c10::ArrayRef<IValue> arguments, Numbers numbers) : where_(numbers) {
+  if (at::globalContext().deterministicAlgorithms()) AddWord(Head(kDeterministic));
   for (size_t i = 0; i < arguments.size() && refusal_ == nullptr; ++i) Add(arguments[i]);
   hash_ = HashOf(words());
 }
