@@ -1,5 +1,5 @@
-"""Recordings of the same calls have programs of their own where their storages differ in kind or
-size, in lazy mode."""
+"""Storages in the programs of lazy mode: their kind and size choose the program, and what is written
+to them keeps their strides."""
 
 from __future__ import annotations
 
@@ -71,4 +71,26 @@ def test_parts_of_an_empty_buffer_are_written_and_no_more():
         assert torch.equal(buffer[100:300].cpu(), wanted.repeat_interleave(50))
         assert torch.hpu.max_memory_allocated() - before < 1.5 * buffer.nbytes
         del buffer
+    assert counts.runs_by_call == 0
+
+
+@pytest.mark.parametrize("memory", ["given", "empty"])
+def test_a_write_through_a_transposed_view_keeps_the_strides(memory):
+    """The view after it is one that only as_strided makes."""
+    counts = Counts()
+
+    def step(device: str) -> list[torch.Tensor]:
+        x = torch.arange(16.0).reshape(4, 4).to(device)
+        target = torch.ones(4, 4).to(device)
+        mark_step()
+        if memory == "empty":
+            target = torch.empty(4, 4, device=device)
+        torch.clamp(x, -3, 5, out=target.t())
+        seen = target.as_strided((2, 2), (3, 2), 1) + 1
+        target.add_(1)
+        mark_step()
+        return [seen.cpu(), target.cpu()]
+
+    for got, wanted in zip(step("hpu"), step("cpu"), strict=True):
+        assert torch.equal(got, wanted)
     assert counts.runs_by_call == 0

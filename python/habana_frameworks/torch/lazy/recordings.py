@@ -13,6 +13,7 @@ import torch
 
 from .. import native
 from ..dynamo.capture.functional import FunctionalRecording, record_functional
+from ..dynamo.capture.recorder import unwrap_functional
 from ..dynamo.capture.snippet import GraphWriter
 from ..dynamo.capture.wire import CaptureError, meta_of
 from ..dynamo.programs.binding import describe_program, log_record, warn_once
@@ -134,9 +135,10 @@ class _Capture:
         self._forms = _forms_in(calls)
         self.numbers = VaryingNumbers(varying)
         self.program_inputs: list[Input] = []
-        # By name of a storage and number of its piece: the present base of the views there. It is
-        # dense, unless all uses of the piece are the same view.
+        # By name of a storage and number of its piece: the present base of the views there, and the
+        # strides that it must have. It is dense, unless all uses of the piece are the same view.
         self._bases: dict[tuple[int, int], torch.Tensor] = {}
+        self._strides: dict[tuple[int, int], tuple[int, ...]] = {}
         # By name of an input: its pieces. Calls that use some of a large storage (parts of a flat
         # buffer) then cost no copy of the rest. Other storages have one piece.
         self._pieces: dict[int, list[Form]] = {}
@@ -196,18 +198,22 @@ class _Capture:
         return self._write(recording, fakes)
 
     def _run(self, wrapped: list[torch.Tensor]) -> list[torch.Tensor]:
-        self._bases = dict(zip(self._places, wrapped, strict=False))
+        given = dict(zip(self._places, wrapped, strict=False))
+        filled = {(name, 0) for name, _ in self._filled}  # their calls fill them from the first on
+        read = {place: base for place, base in given.items() if place not in filled}
+        for place, base in read.items():
+            self._put(place, base)
         self.numbers.bind(wrapped[len(self._fakes) :])
-        targets = dict(self._bases) if self._in_place else {}
-        for name, _ in self._filled:
-            self._bases.pop((name, 0), None)  # its calls fill it from the first on
         for call in self._calls:
             self._replay(*call)
+        for place, base in read.items():
+            if self._bases[place] is not base:
+                base.copy_(self._bases[place])
         if not self._in_place:
             return [self._base(name, size) for name, size in self._filled]
         for name, size in self._filled:
             value = self._base(name, size)
-            target = targets[name, 0]
+            target = given[name, 0]
             target.copy_(view_of(value, form_of(target)))
         return []
 
@@ -230,7 +236,18 @@ class _Capture:
                 continue
             if leaf.dtype != made.dtype or leaf.shape != made.shape:
                 raise CaptureError(f"{name} gives another result in a graph")
-            self._bases[_name(made), 0] = with_memory_of(leaf, made.shape, made.stride())
+            self._put((_name(made), 0), with_memory_of(leaf, made.shape, made.stride()))
+
+    def _put(self, place: tuple[int, int], base: torch.Tensor) -> None:
+        self._bases[place] = base
+        self._strides[place] = unwrap_functional(base).stride()
+
+    def _get(self, place: tuple[int, int]) -> torch.Tensor:
+        """The base. A write through a permuted view may have given it the strides of what was
+        written; it is copied then."""
+        base = with_memory_of(self._bases[place], self._bases[place].shape, self._strides[place])
+        self._bases[place] = base
+        return base
 
     def _view(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.device.type == "cpu":
@@ -246,22 +263,21 @@ class _Capture:
             return view_of(self._base(name, tensor.untyped_storage().nbytes()), form)
         # The pieces are in the order of memory, and each form lies in one of them.
         number = bisect.bisect_right(pieces, bytes_of(form)[0], key=lambda p: bytes_of(p)[0]) - 1
-        base = self._bases[name, number]
+        base = self._get((name, number))
         if form == pieces[number]:
             return base
         moved = form.offset - bytes_of(pieces[number])[0] // form.dtype.itemsize
         return view_of(base, form._replace(offset=moved))
 
     def _base(self, name: int, size: int) -> torch.Tensor:
-        base = self._bases.get((name, 0))
-        if base is None:
+        if (name, 0) not in self._bases:
             # Memory that no call has filled yet.
             form = self._base_form(name, size)
             if not is_dense(form) or form.offset:
                 form = _row([form], size)
-            base = torch.empty(form.sizes, dtype=form.dtype, device=torch.device(_DEVICE, 0))
-            self._bases[name, 0] = base
-        return base
+            empty = torch.empty(form.sizes, dtype=form.dtype, device=torch.device(_DEVICE, 0))
+            self._put((name, 0), empty)
+        return self._get((name, 0))
 
     def _write(self, recording: FunctionalRecording, fakes: Sequence[torch.Tensor]) -> bytes:
         for i in recording.mutated:

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..dynamo.capture.recorder import unwrap_functional
+
 
 class Form(NamedTuple):
     """How a tensor lies in its storage."""
@@ -206,7 +208,7 @@ def _arrange(view: torch.Tensor, places: list[int], wanted: Form) -> torch.Tenso
 
 def with_memory_of(value: torch.Tensor, sizes: Any, strides: Any) -> torch.Tensor:
     """The same elements in a dense memory that has these strides."""
-    if tuple(value.shape) == tuple(sizes) and value.stride() == tuple(strides):
+    if tuple(value.shape) == tuple(sizes) and unwrap_functional(value).stride() == tuple(strides):
         return value
     order = memory_order(sizes, strides)
     inverse = [order.index(d) for d in range(len(order))]
