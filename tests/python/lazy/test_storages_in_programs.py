@@ -1,5 +1,5 @@
-"""Storages in the programs of lazy mode: their kind and size choose the program, and what is written
-to them keeps their strides."""
+"""Storages in the programs of lazy mode: their kind and size choose the program, and what is
+written to them keeps their strides."""
 
 from __future__ import annotations
 
