@@ -135,8 +135,8 @@ class _Capture:
         self._forms = _forms_in(calls)
         self.numbers = VaryingNumbers(varying)
         self.program_inputs: list[Input] = []
-        # By name of a storage and number of its piece: the present base of the views there, and the
-        # strides that it must have. It is dense, unless all uses of the piece are the same view.
+        # By name of a storage and number of its piece: the present base of the views there. It is
+        # dense, unless all uses of the piece are the same view, and must have these strides then.
         self._bases: dict[tuple[int, int], torch.Tensor] = {}
         self._strides: dict[tuple[int, int], tuple[int, ...]] = {}
         # By name of an input: its pieces. Calls that use some of a large storage (parts of a flat
@@ -240,13 +240,16 @@ class _Capture:
 
     def _put(self, place: tuple[int, int], base: torch.Tensor) -> None:
         self._bases[place] = base
-        self._strides[place] = unwrap_functional(base).stride()
+        if is_dense(form_of(base)):
+            self._strides[place] = unwrap_functional(base).stride()
 
     def _get(self, place: tuple[int, int]) -> torch.Tensor:
         """The base. A write through a permuted view may have given it the strides of what was
         written; it is copied then."""
-        base = with_memory_of(self._bases[place], self._bases[place].shape, self._strides[place])
-        self._bases[place] = base
+        base = self._bases[place]
+        if place in self._strides:
+            base = with_memory_of(base, base.shape, self._strides[place])
+            self._bases[place] = base
         return base
 
     def _view(self, tensor: torch.Tensor) -> torch.Tensor:
