@@ -47,6 +47,38 @@ void Matmul(const Node& node, Operands in, HostTensor& out) {
   }
 }
 
+// Returns the group of each of `count` rows or terms; the number of groups for those of none.
+std::vector<int64_t> GroupsOf(const HostTensor& ends, int64_t count) {
+  std::vector<int64_t> groups(count, ends.elements());
+  int64_t begin = 0;
+  for (int64_t g = 0; g < ends.elements(); ++g) {
+    const int64_t end = std::min(count, static_cast<int64_t>(ends.data[g]));
+    for (; begin < end; ++begin) groups[begin] = g;
+  }
+  return groups;
+}
+
+void MatmulGrouped(Operands in, HostTensor& out) {
+  const HostTensor& a = *in[0];
+  const HostTensor& b = *in[1];
+  const int64_t rows = a.sizes[0], inner = a.sizes[1], columns = out.sizes.back();
+  const bool inner_groups = b.rank() == 2;
+  const std::vector<int64_t> groups = GroupsOf(*in[2], inner_groups ? inner : rows);
+  for (int64_t i = 0; i < out.elements(); ++i) {
+    const int64_t row = i / columns % rows, n = i % columns;
+    double sum = 0;
+    for (int64_t k = 0; k < inner; ++k) {
+      const double x = a.data[row * inner + k];
+      if (inner_groups) {
+        if (groups[k] == i / columns / rows) sum += x * b.data[k * columns + n];
+      } else if (groups[row] < in[2]->elements()) {
+        sum += x * b.data[(groups[row] * inner + k) * columns + n];
+      }
+    }
+    out.data[i] = RoundTo(out.dtype, sum);
+  }
+}
+
 // Returns the number at (k, n) of weights that are i8 [N, K] or 4 bits in blocks (docs/ir.md).
 double QuantizedWeight(const HostTensor& weights, int64_t k, int64_t n) {
   const int64_t inner = weights.sizes[1];
@@ -224,6 +256,8 @@ void Contract(const Node& node, Operands in, std::vector<HostTensor>& out) {
   switch (node.op) {
     case OpKind::kMatmul:
       return Matmul(node, in, out[0]);
+    case OpKind::kMatmulGrouped:
+      return MatmulGrouped(in, out[0]);
     case OpKind::kMatmulQuantized:
       return MatmulQuantized(in, out[0]);
     case OpKind::kSdpa:

@@ -39,6 +39,25 @@ Result InferMatmul(const Call& call) {
   return One(a.dtype, std::move(sizes));
 }
 
+Result InferMatmulGrouped(const Call& call) {
+  const TensorType& a = call.type(0);
+  const TensorType& b = call.type(1);
+  const TensorType& ends = call.type(2);
+  CONSTRAINT(a.rank() == 2 && (b.rank() == 2 || b.rank() == 3), "matmul_grouped_c1", "operands ",
+             ToText(a), " and ", ToText(b), ", not a matrix and one or several");
+  CONSTRAINT(IsFloat(a.dtype) && a.dtype == b.dtype, "matmul_grouped_c2", "operand types ",
+             DTypeName(a.dtype), " and ", DTypeName(b.dtype), " are not the same float type");
+  const int64_t inner = b.sizes[b.rank() - 2];
+  CONSTRAINT(a.sizes[1] == inner && inner > 0, "matmul_grouped_c3", "inner sizes ", a.sizes[1],
+             " and ", inner, " differ or are 0");
+  CONSTRAINT(ends.rank() == 1 && ends.dtype == DType::kI32 && ends.sizes[0] > 0 &&
+                 (b.rank() == 2 || b.sizes[0] == ends.sizes[0]),
+             "matmul_grouped_c4", "ends are ", ToText(ends), " for ", ToText(b));
+  Dims sizes = {a.sizes[0], b.sizes.back()};
+  if (b.rank() == 2) sizes.insert(sizes.begin(), ends.sizes[0]);
+  return One(a.dtype, std::move(sizes));
+}
+
 Result InferMatmulQuantized(const Call& call) {
   const TensorType& x = call.type(0);
   const TensorType& weights = call.type(1);

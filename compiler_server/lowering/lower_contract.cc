@@ -103,7 +103,8 @@ void LowerMatmul(const NodeLowering& at) {
   graph.Reshape(product, out);
 }
 
-void LowerMatmulQuantized(const NodeLowering& at) {
+// Lowers products whose node has the op's operands.
+void LowerSpecialMatmul(const NodeLowering& at) {
   at.graph.TypedNode(ir::Traits(at.node.op).guid, at.out[0].dtype, at.in, at.out);
 }
 
@@ -250,7 +251,8 @@ constexpr LoweringRule kContractRules[] = {
     {OpKind::kConvTranspose, LowerConv, LoweredTypes::kFloat, AnyShape},
     {OpKind::kConvWeightGradient, LowerConv, LoweredTypes::kFloat, AnyShape},
     {OpKind::kMatmul, LowerMatmul, LoweredTypes::kFloat, MatmulBatch},
-    {OpKind::kMatmulQuantized, LowerMatmulQuantized, LoweredTypes::kArithmetic, AnyShape},
+    {OpKind::kMatmulGrouped, LowerSpecialMatmul, LoweredTypes::kArithmetic, AnyShape},
+    {OpKind::kMatmulQuantized, LowerSpecialMatmul, LoweredTypes::kArithmetic, AnyShape},
     {OpKind::kSdpa, LowerSdpa, LoweredTypes::kFloat, AnyShape},
     {OpKind::kSdpaBackward, LowerSdpaBackward, LoweredTypes::kFloat, AnyShape},
     {OpKind::kSdpaLogsumexp, LowerSdpaLogsumexp, LoweredTypes::kFloat, AnyShape},

@@ -4,6 +4,7 @@
 #include "graph_compiler/contraction/attention/attention_backward.h"
 #include "graph_compiler/contraction/conv/conv.h"
 #include "graph_compiler/contraction/gemm/gemm.h"
+#include "graph_compiler/contraction/gemm/grouped_gemm.h"
 #include "graph_compiler/contraction/gemm/quantized_weights.h"
 #include "graph_compiler/contraction/tiles/kernel_cache.h"
 #include "graph_compiler/contraction/weight_gradient/weight_gradient.h"
@@ -26,6 +27,10 @@ absl::StatusOr<EmittedKernels> ContractionEmitter::EmitGemm(const GemmSpec& spec
 absl::StatusOr<EmittedKernels> ContractionEmitter::EmitQuantizedGemm(
     const QuantizedGemmSpec& spec) {
   return EmitQuantizedGemmKernels(state_->cache, spec);
+}
+
+absl::StatusOr<EmittedKernels> ContractionEmitter::EmitGroupedGemm(const GroupedGemmSpec& spec) {
+  return EmitGroupedGemmKernels(state_->cache, spec);
 }
 
 absl::StatusOr<EmittedKernels> ContractionEmitter::EmitConv(const ConvSpec& spec) {

@@ -1,5 +1,5 @@
-// Contractions as generated kernels: gemm, batch_gemm, products with quantised weights,
-// convolution, its weight's gradient, attention and its gradient. The fusion pass hands over
+// Contractions as generated kernels: gemm, batch_gemm, products with quantised weights and of
+// groups, convolution, its weight's gradient, attention and its gradient. The fusion pass hands over
 // shapes, operand accesses and the epilogue; emission adds kernels to the module and returns
 // launches (and packed operands) for the recipe.
 #pragma once
@@ -21,6 +21,7 @@ class ContractionEmitter {
   ~ContractionEmitter();
   absl::StatusOr<EmittedKernels> EmitGemm(const GemmSpec& spec);
   absl::StatusOr<EmittedKernels> EmitQuantizedGemm(const QuantizedGemmSpec& spec);
+  absl::StatusOr<EmittedKernels> EmitGroupedGemm(const GroupedGemmSpec& spec);
   absl::StatusOr<EmittedKernels> EmitConv(const ConvSpec& spec);
   absl::StatusOr<EmittedKernels> EmitWeightGradient(const WeightGradientSpec& spec);
   absl::StatusOr<EmittedKernels> EmitAttention(const AttentionSpec& spec);

@@ -173,6 +173,24 @@ QuantizedGemmSpec MakeQuantizedGemmSpec(const LoopGraph& graph, const Node& node
   return spec;
 }
 
+GroupedGemmSpec MakeGroupedGemmSpec(const LoopGraph& graph, const Node& node,
+                                    const FindHome& home) {
+  const GroupedGemm& gemm = std::get<GroupedGemm>(node.kind);
+  const size_t rank = node.domain.size();
+  GroupedGemmSpec spec;
+  spec.inner = gemm.inner();
+  spec.groups = gemm.ends.shape[0];
+  spec.m = node.domain[rank - 2];
+  spec.n = node.domain[rank - 1];
+  spec.k = gemm.a.shape[1];
+  spec.a = MakeMatrix(graph, gemm.a, home);
+  spec.b = MakeMatrix(graph, gemm.b, home);
+  spec.ends = DenseRef(gemm.ends, home);
+  spec.name = node.name;
+  SetEpilogue(node, home, &spec);
+  return spec;
+}
+
 ConvSpec MakeConvSpec(const LoopGraph& graph, const Node& node, const FindHome& home) {
   const Conv& conv = std::get<Conv>(node.kind);
   ConvSpec spec;

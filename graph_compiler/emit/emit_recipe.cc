@@ -50,6 +50,7 @@ Factors FactorsOf(const Node& node) {
     return bf16 ? Factors::kBf16 : Factors::kF32;
   };
   if (const auto* gemm = std::get_if<Gemm>(&node.kind)) return both(gemm->a, gemm->b);
+  if (const auto* gemm = std::get_if<GroupedGemm>(&node.kind)) return both(gemm->a, gemm->b);
   if (const auto* conv = std::get_if<Conv>(&node.kind)) return both(conv->x, conv->w);
   if (const auto* weight = std::get_if<WeightGradient>(&node.kind)) {
     return both(weight->x, weight->dy);
@@ -268,6 +269,9 @@ class RecipeEmitter {
     if (node.Is<Gemm>()) return unit.contractions.EmitGemm(MakeGemmSpec(loops_, node, home));
     if (node.Is<QuantizedGemm>()) {
       return unit.contractions.EmitQuantizedGemm(MakeQuantizedGemmSpec(loops_, node, home));
+    }
+    if (node.Is<GroupedGemm>()) {
+      return unit.contractions.EmitGroupedGemm(MakeGroupedGemmSpec(loops_, node, home));
     }
     if (node.Is<Conv>()) return unit.contractions.EmitConv(MakeConvSpec(loops_, node, home));
     if (node.Is<WeightGradient>()) {

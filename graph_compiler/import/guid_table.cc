@@ -21,7 +21,7 @@ const std::map<std::string_view, const GuidRow*>& Rows() {
          {ElementwiseRows, ActivationRows, ArithmeticRows, SourceRows, MovementRows, SliceRows,
           AssemblyRows, IndexingRows, ScatterRows, ReductionRows, SoftmaxRows, NormalisationRows,
           MaxPoolRows, AveragePoolRows, ResizeRows, ContractionRows, AttentionRows,
-          QuantizedRows}) {
+          QuantizedRows, GroupedRows}) {
       for (const GuidRow& row : area()) (*map)[row.name] = &row;
     }
     return map;

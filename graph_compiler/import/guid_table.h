@@ -66,6 +66,7 @@ std::span<const GuidRow> ResizeRows();
 std::span<const GuidRow> ContractionRows();
 std::span<const GuidRow> AttentionRows();
 std::span<const GuidRow> QuantizedRows();
+std::span<const GuidRow> GroupedRows();
 
 // Returns INVALID_ARGUMENT unless the first `count` inputs are present.
 absl::Status NeedInputs(const ShapeContext& context, size_t count);

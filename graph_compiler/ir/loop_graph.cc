@@ -76,9 +76,11 @@ void PrintView(std::ostream& out, const char* name, const View& view) {
 }
 
 const char* KindName(const Node& node) {
-  static constexpr const char* kNames[] = {
-      "loop", "gemm",           "conv",  "weight_gradient", "attention", "attention_backward",
-      "sort", "quantized_gemm", "custom"};
+  static constexpr const char* kNames[] = {"loop",         "gemm",
+                                           "conv",         "weight_gradient",
+                                           "attention",    "attention_backward",
+                                           "sort",         "quantized_gemm",
+                                           "grouped_gemm", "custom"};
   static_assert(std::size(kNames) == std::variant_size_v<decltype(node.kind)>);
   return kNames[node.kind.index()];
 }
@@ -113,6 +115,10 @@ std::vector<PortType> ListPorts(Variant& kind) {
     read("weights", quantized->weights);
     if (quantized->scale.has_value()) read("scale", *quantized->scale);
     if (quantized->zero.has_value()) read("zero", *quantized->zero);
+  } else if (auto* grouped = std::get_if<GroupedGemm>(&kind)) {
+    read("a", grouped->a);
+    read("b", grouped->b);
+    read("ends", grouped->ends);
   } else if (auto* conv = std::get_if<Conv>(&kind)) {
     read("x", conv->x);
     read("w", conv->w);

@@ -88,6 +88,15 @@ struct QuantizedGemm {
   std::optional<View> scale, zero;
 };
 
+// A product of groups (GroupedGemmSpec). Domain (m, n), or (groups, m, n) if b has no batch.
+struct GroupedGemm {
+  View a;     // (m, k)
+  View b;     // (groups, k, n) or (k, n)
+  View ends;  // (groups), i32, dense
+
+  bool inner() const { return b.shape.size() == 2; }
+};
+
 struct ConvGeometry {
   int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1, pad_top = 0, pad_left = 0;
   int64_t groups = 1;
@@ -170,7 +179,7 @@ struct Node {
   std::string name;
   Shape domain;  // the dimensions that are iterated over
   std::variant<Loop, Gemm, Conv, WeightGradient, Attention, AttentionBackward, Sort, QuantizedGemm,
-               CustomCall>
+               GroupedGemm, CustomCall>
       kind;
   // The body of a loop is everything that the loop does. The body of a product or convolution is
   // its epilogue, in which kAccumulator 0 is the sum of products. Operands that are buffers are
@@ -194,7 +203,8 @@ struct Node {
   bool IsMap() const;
   // Returns whether this is a sum of products with a body as its epilogue.
   bool IsProduct() const {
-    return Is<Gemm>() || Is<QuantizedGemm>() || Is<Conv>() || Is<WeightGradient>();
+    return Is<Gemm>() || Is<QuantizedGemm>() || Is<GroupedGemm>() || Is<Conv>() ||
+           Is<WeightGradient>();
   }
 
   std::vector<Port> Ports();

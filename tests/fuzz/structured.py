@@ -106,6 +106,12 @@ PRODUCTS = (
     ("torch.dot({x}.reshape(-1, {k})[0], {y})", (None, "k")),
     ("torch.outer({x}.reshape(-1), {y})", (None, "n")),
     ("torch.matmul({y}, {x}.transpose(-1, -2))", (None, "n k")),
+    # PyTorch wants rows of whole 16 bytes, and leaves rows of no group as they are.
+    (
+        "torch.ops.aten._grouped_mm(F.pad({x}.reshape(-1, {k}), (0, 32 - {k})).contiguous(), {y},"
+        " torch.tensor([1, 1, {x}.numel() // {k}], dtype=torch.int32, device={x}.device))",
+        (None, "3 32 16"),
+    ),
     # CPU eager reads past the rows of a bf16 tensor whose length is no multiple of 16, and crashes.
     (
         "torch.ops.aten._weight_int8pack_mm("

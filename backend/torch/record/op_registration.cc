@@ -24,10 +24,12 @@ using c10::IValue;
 using torch::jit::Stack;
 
 // Operators without a CPU kernel of their own (PyTorch composes them) that must be taken as a
-// whole: for unknown devices the composition ends in an operator that nothing implements.
+// whole: for unknown devices the composition ends in an operator that nothing implements, or, in
+// _grouped_mm, waits for the device to read where groups end.
 constexpr const char* kTakenWhole[] = {
-    "aten::_convolution", "aten::convolution", "aten::convolution_backward",
-    "aten::cummax",       "aten::cummin",      "aten::logcumsumexp",
+    "aten::_convolution",         "aten::_grouped_mm", "aten::convolution",
+    "aten::convolution_backward", "aten::cummax",      "aten::cummin",
+    "aten::logcumsumexp",
 };
 
 // These are similar, but PyTorch composes their gradients and their autocast, too, from those of

@@ -172,6 +172,51 @@ void Addr(Call& call) {
   Give(call, product + Wide(call, call.Tensor(kSelf)) * beta);
 }
 
+// Products of groups (matmul_grouped): rows by several matrices, terms of two matrices, or, of
+// columns, the first of these transposed. Without groups there are as many matrices on both sides.
+void EmitGrouped(Call& call, Value* a, Value* b, Value* ends) {
+  if (ends == nullptr) return call.Return(call.b.Matmul(a, b));
+  const bool of_columns = a->type.rank() == 3;
+  if (of_columns) {
+    std::swap(a, b);
+    a = call.b.Permute(a, {1, 0});
+    b = call.b.Permute(b, {0, 2, 1});
+  }
+  ends = call.b.Cast(ends, DType::kI32);
+  if (call.refused()) return;
+  if (call.type().elements() == 0 || a->type.elements() == 0 || ends->type.elements() == 0) {
+    return call.Return(call.b.Full(0, call.dtype(), call.type().sizes));
+  }
+  Value* y = call.b.Emit(OpKind::kMatmulGrouped, {a, b, ends});
+  call.Return(of_columns ? call.b.Permute(y, {1, 0}) : y);
+}
+
+void GroupedMm(Call& call) {
+  if (call.Has("bias")) return call.Refuse("a product of groups with a bias");
+  EmitGrouped(call, call.Tensor(kSelf), call.Tensor("mat2"), call.OptionalTensor("offs"));
+}
+
+// The product of groups in transformers for types that PyTorch's own does not take.
+void TransformersGroupedMm(Call& call) {
+  EmitGrouped(call, call.Tensor("input"), call.Tensor("weight"), call.Tensor("offs"));
+}
+
+// Its gradients: [S, K] by columns of the weights, and [G, K, N] from ranges of S.
+void TransformersGroupedMmBackward(Call& call) {
+  Value* x = call.Tensor("input");
+  Value* weight = call.Tensor("weight");
+  Value* dy = call.Tensor("grad_output");
+  Value* ends = call.b.Cast(call.Tensor("offs"), DType::kI32);
+  if (call.refused()) return;
+  if (x->type.elements() == 0 || weight->type.elements() == 0) {
+    return call.Return({call.b.Full(0, call.dtype(), x->type.sizes),
+                        call.b.Full(0, call.dtype(), weight->type.sizes)});
+  }
+  Value* dx = call.b.Emit(OpKind::kMatmulGrouped, {dy, call.b.Permute(weight, {0, 2, 1}), ends});
+  Value* dw = call.b.Emit(OpKind::kMatmulGrouped, {call.b.Permute(x, {1, 0}), dy, ends});
+  call.Return({dx, dw});
+}
+
 // linalg_cross(x, y, dim)
 void Cross(Call& call) {
   const int64_t dim = call.Dim("dim", call.type().rank());
@@ -191,6 +236,7 @@ void Cross(Call& call) {
 constexpr HandlerRow kContractRows[] = {
     {"aten._cdist_backward.default", DistancesBackward},
     {"aten._cdist_forward.default", Distances},
+    {"aten._grouped_mm.default", GroupedMm},
     {"aten._trilinear.default", Trilinear},
     {"aten.addbmm.default", Addbmm},
     {"aten.addmm.default", Addmm},
@@ -206,6 +252,8 @@ constexpr HandlerRow kContractRows[] = {
     {"aten.mv.default", Mv},
     {"aten.outer.default", Outer},
     {"aten.vdot.default", Dot},
+    {"transformers.grouped_mm_fallback.default", TransformersGroupedMm},
+    {"transformers.grouped_mm_fallback_backward.default", TransformersGroupedMmBackward},
 };
 
 }  // namespace

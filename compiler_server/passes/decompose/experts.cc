@@ -1,7 +1,9 @@
-// Rewrites mixtures of experts. All experts are computed for all tokens by one product with their
-// first weights side by side and one with their last weights below each other; the router's
-// weights, which are 0 for most, multiply what lies between. A recipe keeps weights that are
-// joined.
+// Rewrites mixtures of experts. The places of all tokens are sorted by expert, and each weight is
+// one product of groups (matmul_grouped), so that an expert costs what its tokens cost. Where the
+// largest value of each expert is asked for, too, all experts are computed for all tokens: by one
+// product with their first weights side by side and one with their last weights below each other;
+// the router's weights, which are 0 for most, multiply what lies between. A recipe keeps weights
+// that are joined.
 #include "compiler_server/passes/decompose/expression.h"
 
 namespace hpu::compiler {
@@ -29,20 +31,28 @@ Value* InProductType(Call& call, const Experts& experts, Value* weight, Value* s
   return call.b.Cast((In(call, weight) * Reshape(In(call, scale), sizes)).value, experts.dtype);
 }
 
-// Joins the weights of all experts along a dimension of [results, operands].
-Value* JoinedWeights(Call& call, const Experts& experts, std::string_view name,
-                     std::string_view scales, int64_t dim) {
+// Returns the weights of all experts; none if the call is refused.
+std::vector<Value*> Weights(Call& call, const Experts& experts, std::string_view name,
+                            std::string_view scales) {
   std::vector<Value*> weights = call.Tensors(name);
   std::vector<Value*> factors;
   if (call.Has(scales)) factors = call.Tensors(scales);
   if (static_cast<int64_t>(weights.size()) != experts.count ||
       (!factors.empty() && factors.size() != weights.size())) {
     call.Refuse("weights of ", weights.size(), " experts");
-    return call.Tensor("hidden_states");
+    return {};
   }
   for (size_t i = 0; i < weights.size(); ++i) {
     weights[i] = InProductType(call, experts, weights[i], factors.empty() ? nullptr : factors[i]);
   }
+  return weights;
+}
+
+// Joins the weights of all experts along a dimension of [results, operands].
+Value* JoinedWeights(Call& call, const Experts& experts, std::string_view name,
+                     std::string_view scales, int64_t dim) {
+  std::vector<Value*> weights = Weights(call, experts, name, scales);
+  if (weights.empty()) return call.Tensor("hidden_states");
   return call.b.Concat(std::move(weights), experts.permuted ? dim : 1 - dim);
 }
 
@@ -76,21 +86,96 @@ Expr Activated(Call& call, Expr x) {
   return Apply(OpKind::kSilu, x);
 }
 
-// Returns what lies between the products.
-Expr Between(Call& call, const Experts& experts, Value* x) {
+// Returns what lies between the products. first(weights, bias) gives the product with a weight as
+// values of which the last dimension is an expert's results.
+template <typename First>
+Expr Between(Call& call, const First& first) {
   if (call.Has("w1")) {
-    const Expr gate = FirstProduct(call, experts, x, "w1", "");
-    return Activated(call, gate) * FirstProduct(call, experts, x, "w2", "");
+    const Expr gate = first("w1", "");
+    return Activated(call, gate) * first("w2", "");
   }
-  const Expr both = FirstProduct(call, experts, x, "w12", "w12_bias");
+  const Expr both = first("w12", "w12_bias");
   if (call.refused()) return both;
-  const int64_t size = both.sizes()[2];
+  const int64_t last = both.rank() - 1, size = both.sizes().back();
   if (!call.Has("w12_bias")) {
-    return Activated(call, Slice(both, 2, 0, size / 2)) * Slice(both, 2, size / 2, size);
+    return Activated(call, Slice(both, last, 0, size / 2)) * Slice(both, last, size / 2, size);
   }
-  const Expr gate = Min(Slice(both, 2, 0, size, 2), kLimit);
-  const Expr up = Min(Max(Slice(both, 2, 1, size, 2), -kLimit), kLimit);
+  const Expr gate = Min(Slice(both, last, 0, size, 2), kLimit);
+  const Expr up = Min(Max(Slice(both, last, 1, size, 2), -kLimit), kLimit);
   return gate * Sigmoid(gate * kAlpha) * (up + 1.0);
+}
+
+// The places of tokens and their experts, [tokens * experts of a token], in the order of experts.
+struct Places {
+  Value* order = nullptr;   // the place that comes here
+  Value* expert = nullptr;  // counted from 0; the number of experts where it is none of these
+  Value* ends = nullptr;    // of the places of each expert, i32
+  int64_t count = 0;
+};
+
+// Returns the numbers of the elements of a line in ascending order, and these elements.
+std::pair<Value*, Value*> Sorted(Call& call, Value* x) {
+  const ir::Node* sorted = call.b.EmitNode(
+      OpKind::kTopk, {x},
+      {{AttrKey::kK, x->type.sizes[0]}, {AttrKey::kDim, int64_t{0}}, {AttrKey::kLargest, false}});
+  return {sorted->results[1], sorted->results[0]};
+}
+
+Places PlacesByExpert(Call& call, const Experts& experts) {
+  Value* table = call.Tensor("expert_routing_table");
+  if (call.refused()) return {};
+  Places places;
+  places.count = table->type.elements();
+  const auto none = static_cast<double>(experts.count);
+  const Expr given = Cast(Reshape({&call, table}, {places.count}), DType::kI32);
+  const Expr expert = given - static_cast<double>(call.Int("experts_min"));
+  const Expr known = (expert >= 0.0) & (expert < none);
+  std::tie(places.order, places.expert) = Sorted(call, Where(known, expert, none).value);
+  const Expr numbers = Reshape(Positions(call, experts.count, DType::kI32), {experts.count, 1});
+  const Expr before = Reshape({&call, places.expert}, {1, places.count}) <= numbers;
+  places.ends = Sum(Cast(before, DType::kI32), {1}, false).value;
+  return places;
+}
+
+// Returns the product of rows, which are in the order of experts, with the weights of their expert.
+Expr GroupedProduct(Call& call, const Experts& experts, const Places& places, Value* x,
+                    std::string_view weights, std::string_view scales, std::string_view bias) {
+  const std::vector<Value*> each = Weights(call, experts, weights, scales);
+  if (each.empty() || call.refused()) return {&call, x};
+  const Dims sizes = each[0]->type.sizes;
+  Value* joined = call.b.Reshape(call.b.Concat(each, 0), {experts.count, sizes[0], sizes[1]});
+  if (experts.permuted) joined = call.b.Permute(joined, {0, 2, 1});
+  x = call.b.Cast(x, experts.dtype);
+  Expr y = In(call, call.b.Emit(OpKind::kMatmulGrouped, {x, joined, places.ends}));
+  if (!call.Has(bias) || call.refused()) return y;
+  Value* biases = call.b.Concat(call.Tensors(bias), 0);
+  biases = call.b.Reshape(biases, {experts.count, biases->type.sizes[0] / experts.count});
+  const Expr expert = Min({&call, places.expert}, static_cast<double>(experts.count - 1));
+  return y + In(call, call.b.Gather(biases, expert.value, 0));
+}
+
+Expr SortedMixture(Call& call, const Experts& experts, Value* x) {
+  const Places places = PlacesByExpert(call, experts);
+  if (call.refused()) return {&call, x};
+  const int64_t choices = places.count / experts.tokens;
+  const Expr token = Reshape(Positions(call, experts.tokens, DType::kI32), {experts.tokens, 1});
+  const Expr tokens = Reshape(Expand(token, {experts.tokens, choices}), {places.count});
+  Value* rows = call.b.Gather(x, call.b.Gather(tokens.value, places.order, 0), 0);
+  const Expr between = Between(call, [&](std::string_view weights, std::string_view bias) {
+    return GroupedProduct(call, experts, places, rows, weights, "d_scale_w12", bias);
+  });
+  const Expr y =
+      GroupedProduct(call, experts, places, between.value, "w3", "d_scale_w3", "w3_bias");
+  if (call.refused()) return y;
+  Value* given = call.b.Reshape(call.Tensor("router_weights"), {places.count});
+  const Expr known = Expr{&call, places.expert} < static_cast<double>(experts.count);
+  const Expr router = Where(known, In(call, call.b.Gather(given, places.order, 0)), 0.0);
+  const Expr weighted = y * Reshape(router, {places.count, 1});
+  // The numbers of the places in the order in which they were sorted are where they are now.
+  Value* back = Sorted(call, places.order).first;
+  const Expr apart = Reshape({&call, call.b.Gather(weighted.value, back, 0)},
+                             {experts.tokens, choices, y.sizes().back()});
+  return Sum(apart, {1}, false);
 }
 
 void MixtureOfExperts(Call& call) {
@@ -107,7 +192,13 @@ void MixtureOfExperts(Call& call) {
                            .permuted = call.Bool("permuted_weights")};
   Expr x = In(call, hidden);
   if (call.Has("d_scale_hidden_states")) x = x * In(call, "d_scale_hidden_states");
-  const Expr between = Between(call, experts, call.b.Cast(x.value, experts.dtype));
+  Value* operand = call.b.Cast(x.value, experts.dtype);
+  if (call.result_count() == 1 && experts.tokens > 0) {
+    return Give(call, SortedMixture(call, experts, operand));
+  }
+  const Expr between = Between(call, [&](std::string_view weights, std::string_view bias) {
+    return FirstProduct(call, experts, operand, weights, bias);
+  });
   const Expr routing = Routing(call, experts);
   if (call.refused()) return;
   const int64_t size = between.sizes()[2];

@@ -12,15 +12,11 @@ namespace {
 
 // The least number of row tiles that must share a panel before copying it pays.
 constexpr int64_t kTilesWorthPacking = 4;
-// A walk over k by columns of A touches a line per step. An A with more steps than this is staged.
-constexpr int64_t kLongestColumnWalk = 128;
 constexpr int64_t kWaysOfL1 = 8;
 constexpr int kUsualVectors = 2;
 // The least number of rows (for the other operand: columns) of a product that pays for staging an
 // operand in bf16.
 constexpr int64_t kRowsWorthStaging = 32;
-// Rows of B shorter than this are not streamed.
-constexpr int64_t kShortestStream = 32;
 
 absl::Status Check(const GemmSpec& spec) {
   if (!IsIntegerProduct(spec.a.type, spec.b.type) &&

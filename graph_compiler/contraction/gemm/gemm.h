@@ -33,6 +33,10 @@ struct BoundGemm {
   std::vector<OperandRef> operands;
   std::string name;
   uint64_t total_flops = 0, total_bytes = 0;  // of the requested product, whatever the form
+  // Row streams and dot products only: if this is above 0, the batch is one row of A each, which
+  // multiplies the matrix of its group among so many, and operand 2 holds the ends of the groups
+  // (GroupedGemmSpec). The epilogue's iteration space is (row, n).
+  int64_t groups = 0;
 
   int64_t batch_count() const;
 };
@@ -47,5 +51,9 @@ KernelLaunch EmitDotGemm(KernelCache& cache, const BoundGemm& gemm);
 
 // The most rows of A that the streaming forms take.
 inline constexpr int64_t kMaxStreamedRows = 4;
+// Rows of B shorter than this are not streamed.
+inline constexpr int64_t kShortestStream = 32;
+// A walk over k by columns of A touches a line per step. An A with more steps than this is staged.
+inline constexpr int64_t kLongestColumnWalk = 128;
 
 }  // namespace hpu::graph_compiler

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph_compiler/contraction/gemm/gemm.h"
+#include "graph_compiler/contraction/gemm/groups.h"
 #include "graph_compiler/contraction/tiles/epilogue.h"
 
 namespace hpu::graph_compiler {
@@ -36,7 +37,7 @@ KernelKey MakeKey(const std::string& kind, const BoundGemm& gemm, int64_t cols_p
   for (const MatrixAccess* access : {&gemm.a, &gemm.b}) {
     key.Add(access->batch_strides).Add(access->row_stride).Add(access->col_stride);
   }
-  return key.Add(gemm.epilogue);
+  return key.Add(gemm.groups).Add(gemm.epilogue);
 }
 
 class StreamedGemm {
@@ -55,8 +56,7 @@ class StreamedGemm {
     batch_index_ = e_.Decompose(e_.DivConst(task, blocks), gemm.batch);
     a_ = e_.Address(frame.Operand(builder, 0),
                     e_.Mul(e_.Dot(batch_index_, gemm.a.batch_strides), a_size_));
-    b_ = e_.Address(frame.Operand(builder, 1),
-                    e_.Mul(e_.Dot(batch_index_, gemm.b.batch_strides), b_size_));
+    b_ = e_.Address(frame.Operand(builder, 1), e_.Mul(MatrixOfB(), b_size_));
     end_col_ = e_.Min(e_.Add(first_col_, cols_per_task), e_.Int(gemm.n));
   }
 
@@ -94,6 +94,15 @@ class StreamedGemm {
   }
 
  private:
+  // Returns where the matrix begins that the rows multiply, in elements.
+  Value* MatrixOfB() {
+    if (gemm_.groups == 0) return e_.Dot(batch_index_, gemm_.b.batch_strides);
+    Value* ends = frame_.Operand(e_.b, kEndsOfGroups);
+    Value* group = GroupOfRow(e_, ends, gemm_.groups, batch_index_[0]);
+    has_group_ = e_.b.CreateICmpSLT(group, e_.Int(gemm_.groups));
+    return e_.Mul(e_.Min(group, e_.Int(gemm_.groups - 1)), gemm_.b.batch_strides[0]);
+  }
+
   Values DotGroup(Value* col) {
     const int lanes = e_.lanes();
     const int m = static_cast<int>(gemm_.m);
@@ -195,7 +204,11 @@ class StreamedGemm {
   // Runs the epilogue of `lanes` columns.
   void Finish(Value* row, Value* col, Value* sums) {
     Values index = batch_index_;
-    index.push_back(row);
+    if (gemm_.groups == 0) {
+      index.push_back(row);
+    } else {
+      sums = e_.b.CreateSelect(has_group_, sums, e_.Zero(e_.lanes()));
+    }
     index.push_back(col);
     EmitRowEpilogue(e_, frame_, gemm_.epilogue, index, gemm_.n, sums);
   }
@@ -211,6 +224,7 @@ class StreamedGemm {
   Value* end_col_ = nullptr;
   Value* a_ = nullptr;
   Value* b_ = nullptr;
+  Value* has_group_ = nullptr;
 };
 
 }  // namespace

@@ -54,6 +54,22 @@ struct GemmSpec {
   std::string name;
 };
 
+// A product whose rows, or whose terms, belong to groups: group g has those from ends[g - 1] (0 for
+// the first) to ends[g], which are known only when the product runs. An end beyond them all, or
+// before the end of the group before, counts as that one. Accumulated in f32.
+//
+//   !inner:  C[m, n] = epilogue(sum_k A[m, k] * B[group of m, k, n]); rows of no group have sum 0
+//   inner:   C[g, m, n] = epilogue(sum over k in group g of A[m, k] * B[k, n])
+struct GroupedGemmSpec {
+  bool inner = false;
+  int64_t groups = 0, m = 0, n = 0, k = 0;
+  MatrixAccess a, b;  // B has one batch stride, and none if `inner`
+  OperandRef ends;    // i32 [groups], dense
+  Body epilogue;      // over (m, n), or (groups, m, n)
+  std::vector<OperandRef> epilogue_operands;
+  std::string name;
+};
+
 // C[m, n] = epilogue(sum over groups g of scale[g, n] * (sum over k in g of x[m, k] * q[k, n]) +
 //                    zero[g, n] * (sum over k in g of x[m, k])), accumulated in f32.
 // If `half` is 0, q is i8, with columns of k contiguous and `weight_stride` bytes apart. Else q is

@@ -7,7 +7,6 @@
 namespace hpu::graph_compiler {
 namespace {
 
-constexpr int64_t kPanelBytesInL2 = 192 * 1024;  // a panel streams from L2 as fast as from L1
 constexpr int64_t kABytesInL2 = 448 * 1024;
 constexpr int64_t kJoinedTasksWanted = 8;
 constexpr int64_t kMostTasksJoined = 8;

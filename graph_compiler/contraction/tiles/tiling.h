@@ -11,6 +11,9 @@
 
 namespace hpu::graph_compiler {
 
+// A panel of this size streams from L2 as fast as from L1.
+inline constexpr int64_t kPanelBytesInL2 = 192 * 1024;
+
 // Returns the largest row count whose accumulators, one row of B and a broadcast fit in registers.
 int MaxTileRows(const TargetInfo& target, int vectors);
 

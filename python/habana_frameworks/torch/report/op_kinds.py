@@ -9,6 +9,7 @@ PRODUCTS = frozenset(
         "conv_transpose",
         "conv_weight_gradient",
         "matmul",
+        "matmul_grouped",
         "matmul_quantized",
         "sdpa",
         "sdpa_backward",

@@ -8,7 +8,8 @@ that
 - a convolution backend that it does not know makes row-major results, but an eager convolution on
   hpu keeps channels-last, as on the CPU;
 - some results have the sizes that CUDA gives them;
-- some ops make row-major results where their CPU kernels keep the memory format of an argument.
+- some ops make row-major results where their CPU kernels keep the memory format of an argument;
+- products of groups are of bf16, as on CUDA. On the CPU, and here, they are of f32 and f16, too.
 
 tests/python/ops/test_memory_formats.py compares all ops with their CPU kernels.
 """
@@ -153,6 +154,42 @@ def _batch_norm(helper: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
+def _grouped_product(
+    fake_mode: Any,
+    func: Any,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    offs: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> Any:
+    """Rows, columns or the inner dimension of groups; PyTorch's rule says what is wrong."""
+    of_wider_types = a.dtype in (torch.float32, torch.float16) and a.dtype == b.dtype
+    sizes = _sizes_of_grouped_product(a, b, offs)
+    if a.device.type != "hpu" or not of_wider_types or sizes is None:
+        return NotImplemented
+    if bias is not None or out_dtype not in (None, a.dtype):
+        return NotImplemented
+    with fake_mode:
+        return torch.empty(sizes, dtype=a.dtype, device=a.device)
+
+
+def _sizes_of_grouped_product(
+    a: torch.Tensor, b: torch.Tensor, offs: torch.Tensor | None
+) -> tuple[int, ...] | None:
+    forms = (a.dim(), b.dim())
+    if not set(forms) <= {2, 3} or a.shape[-1] != b.shape[-2]:
+        return None
+    if (offs is None) != (forms == (3, 3)) or (offs is not None and offs.dim() != 1):
+        return None
+    matrix = (a.shape[-2], b.shape[-1])
+    groups = [t.shape[0] for t in (a, b) if t.dim() == 3]
+    groups += [] if offs is None else [offs.shape[0]]
+    if any(count != groups[0] for count in groups):
+        return None
+    return matrix if forms in ((2, 3), (3, 2)) else (groups[0], *matrix)
+
+
 def register() -> None:
     """May be called again."""
     for module in ("torch._subclasses.fake_impls", "torch._refs"):
@@ -166,6 +203,7 @@ def register() -> None:
         table[op] = _as_on_cpu(table.get(op))
     for op, argument in _KEEP_FORMAT.items():
         table[op] = _keep_format(argument)
+    table[_aten._grouped_mm.default] = _grouped_product
     table[_aten.native_group_norm.default] = _with_strides(_group_norm)
     table[_aten.roll.default] = _with_strides(_rolled)
     path = "torch._decomp.decompositions.native_batch_norm_helper"

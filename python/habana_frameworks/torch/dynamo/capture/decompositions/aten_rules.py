@@ -76,6 +76,7 @@ ATEN_RULES = frozenset(
         "aten._foreach_zero.default",
         "aten._fused_rms_norm.default",
         "aten._fused_rms_norm_backward.default",
+        "aten._grouped_mm.default",
         "aten._index_put_impl.default",
         "aten._log_softmax.default",
         "aten._log_softmax_backward_data.default",
@@ -621,5 +622,7 @@ ATEN_RULES = frozenset(
         "quantized_decomposed.quantize_per_channel.default",
         "quantized_decomposed.quantize_per_tensor.default",
         "quantized_decomposed.quantize_per_tensor.tensor",
+        "transformers.grouped_mm_fallback.default",
+        "transformers.grouped_mm_fallback_backward.default",
     }
 )

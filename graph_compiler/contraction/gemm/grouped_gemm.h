@@ -1,0 +1,36 @@
+// Products whose rows or terms belong to groups (GroupedGemmSpec): the layers of a mixture of
+// experts. Each form skips what no group has. The forms are:
+//
+//   streams   few rows: each row streams the matrix of its group, in place (gemm.h)
+//   tiles     one task is the range of a group times a panel of columns. B lies in panels, which
+//   are
+//             packed once if B is stable, else by the task that uses them (ranges of k: staged by a
+//             launch), or it is read in place
+#pragma once
+
+#include "graph_compiler/contraction/gemm/gemm.h"
+#include "graph_compiler/contraction/tiles/kernel_cache.h"
+#include "graph_compiler/contraction/tiles/specs.h"
+
+namespace hpu::graph_compiler {
+
+absl::StatusOr<EmittedKernels> EmitGroupedGemmKernels(KernelCache& cache,
+                                                      const GroupedGemmSpec& spec);
+
+// A product of groups whose operands lie where the tiles can read them. A is f32; its rows or its
+// columns follow each other without a gap. Operands are 0 (A), 1 (B), kEndsOfGroups and those of
+// the epilogue.
+struct BoundGroupedGemm {
+  bool inner = false;
+  int64_t groups = 0, m = 0, n = 0, k = 0;
+  MatrixAccess a, b;
+  PanelForm form = PanelForm::kPacked;  // kInPlace: B is f32, and its rows follow each other
+  PanelType panel_type = PanelType::kF32;
+  int vectors = 0;  // per panel
+  Body epilogue;
+  std::vector<OperandRef> operands;
+  std::string name;
+};
+KernelLaunch EmitGroupedTiles(KernelCache& cache, const BoundGroupedGemm& gemm);
+
+}  // namespace hpu::graph_compiler

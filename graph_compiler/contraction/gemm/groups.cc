@@ -1,0 +1,39 @@
+#include "graph_compiler/contraction/gemm/groups.h"
+
+namespace hpu::graph_compiler {
+namespace {
+
+using llvm::Value;
+
+Value* EndOf(IrEmitter& e, Value* ends, Value* group) {
+  Value* address = e.Address(ends, e.Mul(group, 4));
+  Value* end = e.b.CreateAlignedLoad(e.b.getInt32Ty(), address, llvm::Align(4));
+  return e.b.CreateSExt(end, e.b.getInt64Ty());
+}
+
+}  // namespace
+
+GroupRange RangeOfGroup(IrEmitter& e, Value* ends, int64_t groups, Value* group, int64_t limit) {
+  const Values last = e.For(e.Int(0), group, 1, {e.Int(0)}, [&](Value* g, const Values& state) {
+    return Values{e.Max(state[0], EndOf(e, ends, g))};
+  });
+  Value* begin = e.Min(last[0], e.Int(limit));
+  // The end that is read for the range behind the last group is the last one, which exists.
+  Value* end = EndOf(e, ends, e.Min(group, e.Int(groups - 1)));
+  end = e.Min(e.Max(begin, end), e.Int(limit));
+  Value* has_end = e.b.CreateICmpSLT(group, e.Int(groups));
+  return {begin, e.b.CreateSelect(has_end, end, e.Int(limit))};
+}
+
+Value* GroupOfRow(IrEmitter& e, Value* ends, int64_t groups, Value* row) {
+  const Values state =
+      e.For(e.Int(0), e.Int(groups), 1, {e.Int(0), e.Int(0)}, [&](Value* g, const Values& before) {
+        Value* end = e.Max(before[0], EndOf(e, ends, g));
+        Value* is_before = e.b.CreateICmpSLE(end, row);
+        Value* one = e.b.CreateZExt(is_before, e.b.getInt64Ty());
+        return Values{end, e.Add(before[1], one)};
+      });
+  return state[1];
+}
+
+}  // namespace hpu::graph_compiler
