@@ -216,6 +216,18 @@ CASES: dict[str, Callable[[torch.dtype], Case]] = {
     "llama decode": _own(
         LlamaStep, lambda: {"token": torch.tensor([[42]]), "position": torch.tensor([17])}
     ),
+    "mixtral": _of_transformers(
+        "MixtralForCausalLM",
+        "MixtralConfig",
+        lambda: {"input_ids": torch.arange(128).reshape(1, 128)},
+        vocab_size=32000,
+        hidden_size=512,
+        intermediate_size=1024,
+        num_hidden_layers=6,
+        num_attention_heads=8,
+        num_key_value_heads=4,
+        use_cache=False,
+    ),
     "vit": _transformer("vit", 1),
     "resnet50": _transformer("resnet50", 1),
     "resnet50 b8": _transformer("resnet50", 8),

@@ -101,6 +101,12 @@ Value* Builder::Matmul(Value* a, Value* b, bool transpose_a, bool transpose_b) {
               {{AttrKey::kTransposeA, transpose_a}, {AttrKey::kTransposeB, transpose_b}});
 }
 
+Value* Builder::GroupedMatmul(Value* a, Value* ends, const std::vector<Value*>& bs, bool inner) {
+  std::vector<Value*> operands = {a, ends};
+  operands.insert(operands.end(), bs.begin(), bs.end());
+  return Emit(OpKind::kMatmulGrouped, std::move(operands), {{AttrKey::kInner, inner}});
+}
+
 Value* Builder::Concat(std::vector<Value*> values, int64_t dim) {
   if (values.size() == 1) return values[0];
   return Emit(OpKind::kConcat, std::move(values), {{AttrKey::kDim, dim}});

@@ -48,6 +48,7 @@ class Builder {
   }
   Value* Reduce(OpKind op, Value* x, Dims dims, bool keepdim);
   Value* Matmul(Value* a, Value* b, bool transpose_a = false, bool transpose_b = false);
+  Value* GroupedMatmul(Value* a, Value* ends, const std::vector<Value*>& bs, bool inner);
   Value* Concat(std::vector<Value*> values, int64_t dim);
   Value* Gather(Value* x, Value* index, int64_t dim);
   Value* Full(double value, DType dtype, Dims sizes);

@@ -58,22 +58,24 @@ std::vector<int64_t> GroupsOf(const HostTensor& ends, int64_t count) {
   return groups;
 }
 
-void MatmulGrouped(Operands in, HostTensor& out) {
+void MatmulGrouped(const Node& node, Operands in, HostTensor& out) {
   const HostTensor& a = *in[0];
-  const HostTensor& b = *in[1];
-  const int64_t rows = a.sizes[0], inner = a.sizes[1], columns = out.sizes.back();
-  const bool inner_groups = b.rank() == 2;
-  const std::vector<int64_t> groups = GroupsOf(*in[2], inner_groups ? inner : rows);
+  const HostTensor& ends = *in[1];
+  const bool inner = node.Bool(AttrKey::kInner);
+  const int64_t rows = a.sizes[0], terms = a.sizes[1], columns = out.sizes.back();
+  const std::vector<int64_t> groups = GroupsOf(ends, inner ? terms : rows);
+  const auto element_of_b = [&](int64_t group, int64_t k, int64_t n) {
+    if (inner) return in[2]->data[k * columns + n];
+    if (in[2]->rank() == 2) return in[2 + group]->data[k * columns + n];
+    return in[2]->data[(group * terms + k) * columns + n];
+  };
   for (int64_t i = 0; i < out.elements(); ++i) {
     const int64_t row = i / columns % rows, n = i % columns;
     double sum = 0;
-    for (int64_t k = 0; k < inner; ++k) {
-      const double x = a.data[row * inner + k];
-      if (inner_groups) {
-        if (groups[k] == i / columns / rows) sum += x * b.data[k * columns + n];
-      } else if (groups[row] < in[2]->elements()) {
-        sum += x * b.data[(groups[row] * inner + k) * columns + n];
-      }
+    for (int64_t k = 0; k < terms; ++k) {
+      const int64_t group = groups[inner ? k : row];
+      const bool counts = inner ? group == i / columns / rows : group < ends.elements();
+      if (counts) sum += a.data[row * terms + k] * element_of_b(group, k, n);
     }
     out.data[i] = RoundTo(out.dtype, sum);
   }
@@ -257,7 +259,7 @@ void Contract(const Node& node, Operands in, std::vector<HostTensor>& out) {
     case OpKind::kMatmul:
       return Matmul(node, in, out[0]);
     case OpKind::kMatmulGrouped:
-      return MatmulGrouped(in, out[0]);
+      return MatmulGrouped(node, in, out[0]);
     case OpKind::kMatmulQuantized:
       return MatmulQuantized(in, out[0]);
     case OpKind::kSdpa:

@@ -41,20 +41,28 @@ Result InferMatmul(const Call& call) {
 
 Result InferMatmulGrouped(const Call& call) {
   const TensorType& a = call.type(0);
-  const TensorType& b = call.type(1);
-  const TensorType& ends = call.type(2);
-  CONSTRAINT(a.rank() == 2 && (b.rank() == 2 || b.rank() == 3), "matmul_grouped_c1", "operands ",
-             ToText(a), " and ", ToText(b), ", not a matrix and one or several");
-  CONSTRAINT(IsFloat(a.dtype) && a.dtype == b.dtype, "matmul_grouped_c2", "operand types ",
-             DTypeName(a.dtype), " and ", DTypeName(b.dtype), " are not the same float type");
-  const int64_t inner = b.sizes[b.rank() - 2];
-  CONSTRAINT(a.sizes[1] == inner && inner > 0, "matmul_grouped_c3", "inner sizes ", a.sizes[1],
-             " and ", inner, " differ or are 0");
-  CONSTRAINT(ends.rank() == 1 && ends.dtype == DType::kI32 && ends.sizes[0] > 0 &&
-                 (b.rank() == 2 || b.sizes[0] == ends.sizes[0]),
-             "matmul_grouped_c4", "ends are ", ToText(ends), " for ", ToText(b));
+  const TensorType& ends = call.type(1);
+  const TensorType& b = call.type(2);
+  const bool inner = call.Bool(AttrKey::kInner);
+  const auto matrices = static_cast<int64_t>(call.operands.size()) - 2;
+  CONSTRAINT(a.rank() == 2 && (b.rank() == 2 || (b.rank() == 3 && !inner)), "matmul_grouped_c1",
+             "operands ", ToText(a), " and ", ToText(b), ", not a matrix and one or several");
+  for (size_t i = 2; i < call.operands.size(); ++i) {
+    CONSTRAINT(IsFloat(a.dtype) && call.type(i).dtype == a.dtype && call.sizes(i) == b.sizes,
+               "matmul_grouped_c2", "operands ", ToText(a), " and ", ToText(call.type(i)),
+               " are not of one float type, or matrices of several sizes");
+  }
+  const int64_t terms = b.sizes[b.rank() - 2];
+  CONSTRAINT(a.sizes[1] == terms && terms > 0, "matmul_grouped_c3", "inner sizes ", a.sizes[1],
+             " and ", terms, " differ or are 0");
+  CONSTRAINT(ends.rank() == 1 && ends.dtype == DType::kI32 && ends.sizes[0] > 0,
+             "matmul_grouped_c4", "ends are ", ToText(ends));
+  const bool one = inner || b.rank() == 3;
+  const int64_t groups = inner ? ends.sizes[0] : b.rank() == 3 ? b.sizes[0] : matrices;
+  CONSTRAINT(groups == ends.sizes[0] && (matrices == 1 || !one), "matmul_grouped_c5", matrices,
+             " matrices ", ToText(b), " for ", ends.sizes[0], " groups");
   Dims sizes = {a.sizes[0], b.sizes.back()};
-  if (b.rank() == 2) sizes.insert(sizes.begin(), ends.sizes[0]);
+  if (inner) sizes.insert(sizes.begin(), groups);
   return One(a.dtype, std::move(sizes));
 }
 

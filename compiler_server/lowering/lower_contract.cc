@@ -103,8 +103,12 @@ void LowerMatmul(const NodeLowering& at) {
   graph.Reshape(product, out);
 }
 
-// Lowers products whose node has the op's operands.
-void LowerSpecialMatmul(const NodeLowering& at) {
+void LowerMatmulGrouped(const NodeLowering& at) {
+  const synEmulatorGroupedMatmulParams params{.innerGroups = at.node.Bool(AttrKey::kInner)};
+  at.graph.TypedNode(ir::Traits(at.node.op).guid, at.out[0].dtype, at.in, at.out, Params(params));
+}
+
+void LowerMatmulQuantized(const NodeLowering& at) {
   at.graph.TypedNode(ir::Traits(at.node.op).guid, at.out[0].dtype, at.in, at.out);
 }
 
@@ -251,8 +255,8 @@ constexpr LoweringRule kContractRules[] = {
     {OpKind::kConvTranspose, LowerConv, LoweredTypes::kFloat, AnyShape},
     {OpKind::kConvWeightGradient, LowerConv, LoweredTypes::kFloat, AnyShape},
     {OpKind::kMatmul, LowerMatmul, LoweredTypes::kFloat, MatmulBatch},
-    {OpKind::kMatmulGrouped, LowerSpecialMatmul, LoweredTypes::kArithmetic, AnyShape},
-    {OpKind::kMatmulQuantized, LowerSpecialMatmul, LoweredTypes::kArithmetic, AnyShape},
+    {OpKind::kMatmulGrouped, LowerMatmulGrouped, LoweredTypes::kArithmetic, AnyShape},
+    {OpKind::kMatmulQuantized, LowerMatmulQuantized, LoweredTypes::kArithmetic, AnyShape},
     {OpKind::kSdpa, LowerSdpa, LoweredTypes::kFloat, AnyShape},
     {OpKind::kSdpaBackward, LowerSdpaBackward, LoweredTypes::kFloat, AnyShape},
     {OpKind::kSdpaLogsumexp, LowerSdpaLogsumexp, LoweredTypes::kFloat, AnyShape},

@@ -178,13 +178,13 @@ GroupedGemmSpec MakeGroupedGemmSpec(const LoopGraph& graph, const Node& node,
   const GroupedGemm& gemm = std::get<GroupedGemm>(node.kind);
   const size_t rank = node.domain.size();
   GroupedGemmSpec spec;
-  spec.inner = gemm.inner();
+  spec.inner = gemm.inner;
   spec.groups = gemm.ends.shape[0];
   spec.m = node.domain[rank - 2];
   spec.n = node.domain[rank - 1];
   spec.k = gemm.a.shape[1];
   spec.a = MakeMatrix(graph, gemm.a, home);
-  spec.b = MakeMatrix(graph, gemm.b, home);
+  for (const View& b : gemm.b) spec.b.push_back(MakeMatrix(graph, b, home));
   spec.ends = DenseRef(gemm.ends, home);
   spec.name = node.name;
   SetEpilogue(node, home, &spec);

@@ -50,7 +50,7 @@ Factors FactorsOf(const Node& node) {
     return bf16 ? Factors::kBf16 : Factors::kF32;
   };
   if (const auto* gemm = std::get_if<Gemm>(&node.kind)) return both(gemm->a, gemm->b);
-  if (const auto* gemm = std::get_if<GroupedGemm>(&node.kind)) return both(gemm->a, gemm->b);
+  if (const auto* gemm = std::get_if<GroupedGemm>(&node.kind)) return both(gemm->a, gemm->b[0]);
   if (const auto* conv = std::get_if<Conv>(&node.kind)) return both(conv->x, conv->w);
   if (const auto* weight = std::get_if<WeightGradient>(&node.kind)) {
     return both(weight->x, weight->dy);

@@ -117,8 +117,8 @@ std::vector<PortType> ListPorts(Variant& kind) {
     if (quantized->zero.has_value()) read("zero", *quantized->zero);
   } else if (auto* grouped = std::get_if<GroupedGemm>(&kind)) {
     read("a", grouped->a);
-    read("b", grouped->b);
     read("ends", grouped->ends);
+    for (auto& b : grouped->b) read("b", b);
   } else if (auto* conv = std::get_if<Conv>(&kind)) {
     read("x", conv->x);
     read("w", conv->w);

@@ -88,13 +88,12 @@ struct QuantizedGemm {
   std::optional<View> scale, zero;
 };
 
-// A product of groups (GroupedGemmSpec). Domain (m, n), or (groups, m, n) if b has no batch.
+// A product of groups (GroupedGemmSpec). Domain (m, n), or (groups, m, n) if `inner`.
 struct GroupedGemm {
-  View a;     // (m, k)
-  View b;     // (groups, k, n) or (k, n)
-  View ends;  // (groups), i32, dense
-
-  bool inner() const { return b.shape.size() == 2; }
+  View a;               // (m, k)
+  View ends;            // (groups), i32, dense
+  std::vector<View> b;  // (groups, k, n), or (k, n) for each group; (k, n) if `inner`
+  bool inner = false;
 };
 
 struct ConvGeometry {

@@ -35,6 +35,16 @@ typedef struct synEmulatorSdpaParams {
   uint32_t baseHigh;
 } synEmulatorSdpaParams;
 
+// Parameters of node matmul_grouped_fwd, which Intel's library does not have either. Inputs are a
+// [K, M], the ends of groups (i32 [groups]) and their matrices: one [N, K, groups], or [N, K] for
+// each group. The output is [N, M]: row m of a times the matrix of its group. If innerGroups is not
+// 0, groups are ranges of K, the matrix is one [N, K], and the output is [N, M, groups]. A group
+// begins where the one before it ends; an end that is less than one before it counts as that one.
+// Rows that belong to no group give 0.
+typedef struct synEmulatorGroupedMatmulParams {
+  uint32_t innerGroups;
+} synEmulatorGroupedMatmulParams;
+
 typedef enum synEmulatorCapability SYN_ENUM_TYPE {
   // Device addresses are pointers that this process may read and write between
   // synEmulatorHostAccessBegin and End, while no queued work uses the memory. After a write call

@@ -17,6 +17,7 @@ struct GroupedCase {
   bool inner = false;
   MemoryType type = MemoryType::kF32;
   bool a_transposed = false, b_transposed = false, stable = false;
+  bool separate = false;  // each group's matrix is an operand of its own
 };
 
 std::string Name(const GroupedCase& c) {
@@ -26,6 +27,7 @@ std::string Name(const GroupedCase& c) {
   if (c.a_transposed) name += " aT";
   if (c.b_transposed) name += " bT";
   if (c.stable) name += " stable";
+  if (c.separate) name += " separate";
   return name + " " + TypeName(c.type);
 }
 
@@ -46,9 +48,13 @@ class GroupedRun {
     spec_.n = c.n;
     spec_.k = c.k;
     Place(spec_.a, 0, 3, c.m, c.k, c.a_transposed);
-    Place(spec_.b, 1, 2, c.k, c.n, c.b_transposed);
-    spec_.b.stable = c.stable;
-    if (!c.inner) spec_.b.batch_strides = {Elements(c.k, c.n, c.b_transposed)};
+    spec_.b.resize(c.separate ? c.ends.size() : 1);
+    for (size_t i = 0; i < spec_.b.size(); ++i) {
+      MatrixAccess& b = spec_.b[i];
+      Place(b, 1, 2 + static_cast<int64_t>(i) * MatrixElements(), c.k, c.n, c.b_transposed);
+      b.stable = c.stable;
+      if (!c.inner && !c.separate) b.batch_strides = {MatrixElements()};
+    }
     spec_.ends = Persistent(2);
     std::vector<int64_t> strides = {c.n + 1, 1};
     if (c.inner) strides.insert(strides.begin(), c.m * (c.n + 1));
@@ -80,6 +86,7 @@ class GroupedRun {
   }
 
  private:
+  int64_t MatrixElements() const { return Elements(c_.k, c_.n, c_.b_transposed); }
   // The inner dimension is a little apart, so that a kernel that takes matrices for dense fails.
   static int64_t Elements(int64_t rows, int64_t cols, bool transposed) {
     return transposed ? cols * (rows + 2) : rows * (cols + 2);
@@ -109,8 +116,8 @@ class GroupedRun {
       const int64_t group = GroupOf(c_.inner ? k : row);
       if (c_.inner ? group != matrix : group == groups_) continue;
       const double a = a_.Get(3 + row * spec_.a.row_stride + k * spec_.a.col_stride);
-      const int64_t base = c_.inner ? 0 : group * spec_.b.batch_strides[0];
-      const double b = b_.Get(2 + base + k * spec_.b.row_stride + col * spec_.b.col_stride);
+      const int64_t base = c_.inner ? 0 : group * MatrixElements();
+      const double b = b_.Get(2 + base + k * spec_.b[0].row_stride + col * spec_.b[0].col_stride);
       sum += a * b;
       magnitude += std::fabs(a * b);
     }
@@ -130,8 +137,11 @@ TEST_P(GroupedGemmTest, RowsOfAnyGroup) {
   const Ends ends = {1, 1, 3, 6, 10, 15, 21, 28, 36, 45, 58, 72, 87, 103, 126};
   for (const bool b_transposed : {false, true}) {
     for (const bool stable : {false, true}) {
-      GroupedRun({ends, 130, 37, 19, false, MemoryType::kF32, false, b_transposed, stable})
-          .Check(GetParam());
+      for (const bool separate : {false, true}) {
+        GroupedRun(
+            {ends, 130, 37, 19, false, MemoryType::kF32, false, b_transposed, stable, separate})
+            .Check(GetParam());
+      }
     }
   }
   GroupedRun({{0, 150, 150, 320}, 320, 16, 7}).Check(GetParam());
@@ -143,7 +153,8 @@ TEST_P(GroupedGemmTest, FewRowsStream) {
     for (const bool b_transposed : {false, true}) {
       for (const Ends& ends : {Ends{0, 1, 1, 3}, Ends{0, 0}, Ends{4, 4, 4}}) {
         for (const MemoryType type : {MemoryType::kF32, MemoryType::kBF16, MemoryType::kF16}) {
-          GroupedRun({ends, m, 77, 40, false, type, false, b_transposed, true}).Check(GetParam());
+          GroupedRun({ends, m, 77, 40, false, type, false, b_transposed, true, m == 2})
+              .Check(GetParam());
         }
       }
     }
@@ -186,6 +197,8 @@ TEST_P(GroupedGemmTest, LongInnerDimensions) {
 TEST_P(GroupedGemmTest, EndsOutOfOrder) {
   for (const Ends& ends : {Ends{5, 2, 7, 900}, Ends{-3, 4, -900, 6}, Ends{2000000000, -1}}) {
     GroupedRun({ends, 9, 33, 40}).Check(GetParam());
+    GroupedRun({ends, 9, 33, 40, false, MemoryType::kF32, false, true, true, true})
+        .Check(GetParam());
     GroupedRun({ends, 3, 33, 40, false, MemoryType::kF32, false, true}).Check(GetParam());
     GroupedRun({ends, 9, 33, 8, true}).Check(GetParam());
   }

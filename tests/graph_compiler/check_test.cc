@@ -1,4 +1,5 @@
 // The graph compiler refuses unsupported graphs without generating code, and names node and reason.
+#include "synapse/include/synapse_emulator.h"
 #include "tests/graph_compiler/graph_runner.h"
 
 namespace hpu::graph_compiler {
@@ -44,6 +45,25 @@ TEST(CheckTest, ProductsNeedTypesOfTheMatrixEngine) {
   EXPECT_EQ(Refusal(OneNode("linear_fwd_f32", {{{3, 2}, syn_type_float}, {{3, 4}, syn_type_int32}},
                             {4, 2})),
             "UNIMPLEMENTED: node 'linear_fwd_f320' (linear_fwd_f32): weight of i32" + reason);
+}
+
+TEST(CheckTest, ProductsOfGroupsNeedOneMatrixEach) {
+  const std::pair<Dims, synDataType> a{{3, 2}, syn_type_float}, ends{{2}, syn_type_int32};
+  const std::pair<Dims, synDataType> matrix{{4, 3}, syn_type_float};
+  const auto refusal = [](const GraphDesc& graph, bool inner) {
+    return Refusal(With(graph, synEmulatorGroupedMatmulParams{inner}));
+  };
+  const std::string guid = "matmul_grouped_fwd";
+  const std::string node = "node 'matmul_grouped_fwd0' (matmul_grouped_fwd): ";
+  EXPECT_EQ(Refusal(OneNode(guid, {a, ends, matrix, matrix}, {4, 2})),
+            "INVALID_ARGUMENT: " + node + "parameters are missing");
+  EXPECT_EQ(refusal(OneNode(guid, {a, ends, matrix, matrix}, {4, 2}), false), "OK");
+  EXPECT_EQ(refusal(OneNode(guid, {a, ends, matrix}, {4, 2}), false),
+            "INVALID_ARGUMENT: " + node + "ends of 2 groups for 1 x [4,3]");
+  EXPECT_EQ(refusal(OneNode(guid, {a, ends, matrix, matrix}, {4, 2, 2}), true),
+            "INVALID_ARGUMENT: " + node + "ends of 2 groups for 2 x [4,3]");
+  EXPECT_EQ(refusal(OneNode(guid, {a, {{2}, syn_type_int64}, matrix, matrix}, {4, 2}), false),
+            "UNIMPLEMENTED: " + node + "ends of i64 elements where i32 is wanted");
 }
 
 TEST(CheckTest, AttentionNeedsKeys) {

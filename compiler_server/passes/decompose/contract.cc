@@ -187,7 +187,7 @@ void EmitGrouped(Call& call, Value* a, Value* b, Value* ends) {
   if (call.type().elements() == 0 || a->type.elements() == 0 || ends->type.elements() == 0) {
     return call.Return(call.b.Full(0, call.dtype(), call.type().sizes));
   }
-  Value* y = call.b.Emit(OpKind::kMatmulGrouped, {a, b, ends});
+  Value* y = call.b.GroupedMatmul(a, ends, {b}, b->type.rank() == 2);
   call.Return(of_columns ? call.b.Permute(y, {1, 0}) : y);
 }
 
@@ -212,8 +212,8 @@ void TransformersGroupedMmBackward(Call& call) {
     return call.Return({call.b.Full(0, call.dtype(), x->type.sizes),
                         call.b.Full(0, call.dtype(), weight->type.sizes)});
   }
-  Value* dx = call.b.Emit(OpKind::kMatmulGrouped, {dy, call.b.Permute(weight, {0, 2, 1}), ends});
-  Value* dw = call.b.Emit(OpKind::kMatmulGrouped, {call.b.Permute(x, {1, 0}), dy, ends});
+  Value* dx = call.b.GroupedMatmul(dy, ends, {call.b.Permute(weight, {0, 2, 1})}, false);
+  Value* dw = call.b.GroupedMatmul(call.b.Permute(x, {1, 0}), ends, {dy}, true);
   call.Return({dx, dw});
 }
 

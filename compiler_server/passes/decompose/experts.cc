@@ -2,8 +2,8 @@
 // one product of groups (matmul_grouped), so that an expert costs what its tokens cost. Where the
 // largest value of each expert is asked for, too, all experts are computed for all tokens: by one
 // product with their first weights side by side and one with their last weights below each other;
-// the router's weights, which are 0 for most, multiply what lies between. A recipe keeps weights
-// that are joined.
+// the router's weights, which are 0 for most, multiply what lies between. A recipe keeps these
+// joined weights.
 #include "compiler_server/passes/decompose/expression.h"
 
 namespace hpu::compiler {
@@ -140,13 +140,13 @@ Places PlacesByExpert(Call& call, const Experts& experts) {
 // Returns the product of rows, which are in the order of experts, with the weights of their expert.
 Expr GroupedProduct(Call& call, const Experts& experts, const Places& places, Value* x,
                     std::string_view weights, std::string_view scales, std::string_view bias) {
-  const std::vector<Value*> each = Weights(call, experts, weights, scales);
-  if (each.empty() || call.refused()) return {&call, x};
-  const Dims sizes = each[0]->type.sizes;
-  Value* joined = call.b.Reshape(call.b.Concat(each, 0), {experts.count, sizes[0], sizes[1]});
-  if (experts.permuted) joined = call.b.Permute(joined, {0, 2, 1});
+  std::vector<Value*> matrices = Weights(call, experts, weights, scales);
+  if (matrices.empty() || call.refused()) return {&call, x};
+  for (Value*& matrix : matrices) {
+    if (experts.permuted) matrix = call.b.Permute(matrix, {1, 0});
+  }
   x = call.b.Cast(x, experts.dtype);
-  Expr y = In(call, call.b.Emit(OpKind::kMatmulGrouped, {x, joined, places.ends}));
+  Expr y = In(call, call.b.GroupedMatmul(x, places.ends, matrices, false));
   if (!call.Has(bias) || call.refused()) return y;
   Value* biases = call.b.Concat(call.Tensors(bias), 0);
   biases = call.b.Reshape(biases, {experts.count, biases->type.sizes[0] / experts.count});

@@ -34,8 +34,8 @@ struct BoundGemm {
   std::string name;
   uint64_t total_flops = 0, total_bytes = 0;  // of the requested product, whatever the form
   // Row streams and dot products only: if this is above 0, the batch is one row of A each, which
-  // multiplies the matrix of its group among so many, and operand 2 holds the ends of the groups
-  // (GroupedGemmSpec). The epilogue's iteration space is (row, n).
+  // multiplies the matrix of its group among so many (groups.h has the operands). The epilogue's
+  // iteration space is (row, n).
   int64_t groups = 0;
 
   int64_t batch_count() const;

@@ -56,7 +56,7 @@ class StreamedGemm {
     batch_index_ = e_.Decompose(e_.DivConst(task, blocks), gemm.batch);
     a_ = e_.Address(frame.Operand(builder, 0),
                     e_.Mul(e_.Dot(batch_index_, gemm.a.batch_strides), a_size_));
-    b_ = e_.Address(frame.Operand(builder, 1), e_.Mul(MatrixOfB(), b_size_));
+    b_ = MatrixOfB();
     end_col_ = e_.Min(e_.Add(first_col_, cols_per_task), e_.Int(gemm.n));
   }
 
@@ -94,13 +94,17 @@ class StreamedGemm {
   }
 
  private:
-  // Returns where the matrix begins that the rows multiply, in elements.
+  // Returns the address of the matrix that the rows multiply.
   Value* MatrixOfB() {
-    if (gemm_.groups == 0) return e_.Dot(batch_index_, gemm_.b.batch_strides);
+    if (gemm_.groups == 0) {
+      return e_.Address(frame_.Operand(e_.b, 1),
+                        e_.Mul(e_.Dot(batch_index_, gemm_.b.batch_strides), b_size_));
+    }
     Value* ends = frame_.Operand(e_.b, kEndsOfGroups);
     Value* group = GroupOfRow(e_, ends, gemm_.groups, batch_index_[0]);
     has_group_ = e_.b.CreateICmpSLT(group, e_.Int(gemm_.groups));
-    return e_.Mul(e_.Min(group, e_.Int(gemm_.groups - 1)), gemm_.b.batch_strides[0]);
+    return MatrixOfGroup(e_, frame_, e_.Min(group, e_.Int(gemm_.groups - 1)),
+                         BytesBetweenMatrices(gemm_.b));
   }
 
   Values DotGroup(Value* col) {

@@ -16,20 +16,31 @@ class GroupedForms {
  public:
   GroupedForms(KernelCache& cache, const GroupedGemmSpec& spec) : cache_(cache), spec_(spec) {
     FoldOffset(spec_.a);
-    FoldOffset(spec_.b);
+    for (MatrixAccess& b : spec_.b) FoldOffset(b);
   }
 
   EmittedKernels Emit() {
     if (!spec_.inner && spec_.m <= kMaxStreamedRows && spec_.k >= kShortestStream) {
-      if (spec_.b.row_stride == 1) return Stream(EmitDotGemm);
-      if (spec_.b.col_stride == 1 && spec_.n >= kShortestStream) return Stream(EmitRowStreamGemm);
+      if (b().row_stride == 1) return Stream(EmitDotGemm);
+      if (b().col_stride == 1 && spec_.n >= kShortestStream) return Stream(EmitRowStreamGemm);
     }
     return Tiles();
   }
 
  private:
-  std::vector<OperandRef> Operands(const OperandRef& b) const {
-    return {spec_.a.buffer, b, spec_.ends};
+  const MatrixAccess& b() const { return spec_.b[0]; }
+  bool separate() const { return !spec_.inner && b().batch_strides.empty(); }
+  bool stable() const { return std::ranges::all_of(spec_.b, &MatrixAccess::stable); }
+
+  std::vector<OperandRef> Operands(const std::vector<OperandRef>& matrices) const {
+    std::vector<OperandRef> operands = {spec_.a.buffer, spec_.ends};
+    operands.insert(operands.end(), matrices.begin(), matrices.end());
+    return operands;
+  }
+  std::vector<OperandRef> MatricesInPlace() const {
+    std::vector<OperandRef> matrices;
+    for (const MatrixAccess& matrix : spec_.b) matrices.push_back(matrix.buffer);
+    return matrices;
   }
 
   uint64_t Flops() const {
@@ -42,9 +53,9 @@ class GroupedForms {
   uint64_t Bytes() const {
     const int64_t matrices = spec_.inner ? 1 : std::min(spec_.groups, spec_.m);
     const int64_t a = spec_.m * spec_.k * MemoryTypeSize(spec_.a.type);
-    const int64_t b = matrices * spec_.k * spec_.n * MemoryTypeSize(spec_.b.type);
+    const int64_t weights = matrices * spec_.k * spec_.n * MemoryTypeSize(b().type);
     const int64_t results = (spec_.inner ? spec_.groups : 1) * spec_.m * spec_.n;
-    return static_cast<uint64_t>(a + b) +
+    return static_cast<uint64_t>(a + weights) +
            EpilogueBytes(spec_.epilogue, static_cast<uint64_t>(results));
   }
 
@@ -60,9 +71,9 @@ class GroupedForms {
     gemm.k = spec_.k;
     gemm.a = a;
     gemm.a.batch_strides = {a.row_stride};
-    gemm.b = spec_.b;
+    gemm.b = b();
     gemm.groups = spec_.groups;
-    gemm.operands = Operands(spec_.b.buffer);
+    gemm.operands = Operands(MatricesInPlace());
     gemm.epilogue = BindEpilogue(spec_.epilogue, spec_.epilogue_operands, gemm.operands);
     gemm.name = spec_.name;
     gemm.total_flops = Flops();
@@ -72,10 +83,9 @@ class GroupedForms {
   }
 
   PanelForm ChooseForm(int vectors) const {
-    const MatrixAccess& b = spec_.b;
-    if (b.stable && !spec_.inner) return PanelForm::kPacked;
+    if (stable() && !spec_.inner) return PanelForm::kPacked;
     const PanelForm copied = spec_.inner ? PanelForm::kPacked : PanelForm::kPackedByTask;
-    if (b.type != MemoryType::kF32 || b.col_stride != 1) return copied;
+    if (b().type != MemoryType::kF32 || b().col_stride != 1) return copied;
     const TargetInfo& target = cache_.module().target();
     const bool has_masks =
         target.isa >= IsaLevel::kV3 || spec_.n % (vectors * target.f32_lanes) == 0;
@@ -101,22 +111,27 @@ class GroupedForms {
     gemm.name = spec_.name;
     gemm.vectors = ChoosePanelVectors(target, spec_.n);
     gemm.form = ChooseForm(gemm.vectors);
-    OperandRef b = spec_.b.buffer;
+    std::vector<OperandRef> matrices = MatricesInPlace();
     PanelFormat format{int64_t{gemm.vectors} * target.f32_lanes};
     if (gemm.form == PanelForm::kPacked && spec_.inner) {
-      b = StagePanels(cache_, {}, spec_.b, spec_.k, spec_.n, format, out_);
+      matrices = {StagePanels(cache_, {}, b(), spec_.k, spec_.n, format, out_)};
     } else if (gemm.form == PanelForm::kPacked) {
-      if (HoldsBF16(spec_.b.type) && gemm.vectors % 2 == 0) {
+      if (HoldsBF16(b().type) && gemm.vectors % 2 == 0) {
         format.packed_type = gemm.panel_type = PanelType::kBF16Vectors;
       }
-      b = {OperandRef::Kind::kPacked, 0, 0};
-      out_.packed.push_back(
-          EmitPanelPacking(cache_, {spec_.groups}, spec_.b, spec_.k, spec_.n, format));
+      std::vector<int64_t> batch;
+      if (!separate()) batch = {spec_.groups};
+      for (size_t i = 0; i < matrices.size(); ++i) {
+        matrices[i] = {OperandRef::Kind::kPacked, static_cast<uint32_t>(i), 0};
+        out_.packed.push_back(
+            EmitPanelPacking(cache_, batch, spec_.b[i], spec_.k, spec_.n, format));
+      }
     }
     if (!ReadsAInPlace()) StageRows(cache_, {}, spec_.m, spec_.k, spec_.a, out_);
     gemm.a = spec_.a;
-    gemm.b = spec_.b;
-    gemm.operands = Operands(b);
+    gemm.b = b();
+    gemm.separate = separate();
+    gemm.operands = Operands(matrices);
     gemm.epilogue = BindEpilogue(spec_.epilogue, spec_.epilogue_operands, gemm.operands);
     KernelLaunch launch = EmitGroupedTiles(cache_, gemm);
     launch.flops = Flops();
@@ -135,7 +150,7 @@ class GroupedForms {
 
 absl::StatusOr<EmittedKernels> EmitGroupedGemmKernels(KernelCache& cache,
                                                       const GroupedGemmSpec& spec) {
-  if (!IsFactorType(spec.a.type) || !IsFactorType(spec.b.type)) {
+  if (!IsFactorType(spec.a.type) || !IsFactorType(spec.b.at(0).type)) {
     return Unimplemented(spec.name, ": operands of a product of groups must be f32, bf16 or f16");
   }
   return GroupedForms(cache, spec).Emit();

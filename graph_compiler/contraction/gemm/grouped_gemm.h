@@ -18,12 +18,12 @@ absl::StatusOr<EmittedKernels> EmitGroupedGemmKernels(KernelCache& cache,
                                                       const GroupedGemmSpec& spec);
 
 // A product of groups whose operands lie where the tiles can read them. A is f32; its rows or its
-// columns follow each other without a gap. Operands are 0 (A), 1 (B), kEndsOfGroups and those of
-// the epilogue.
+// columns follow each other without a gap. Operands are those of groups.h, then the epilogue's.
 struct BoundGroupedGemm {
   bool inner = false;
   int64_t groups = 0, m = 0, n = 0, k = 0;
-  MatrixAccess a, b;
+  MatrixAccess a, b;                    // B is the first matrix if each group has an operand
+  bool separate = false;                // it has
   PanelForm form = PanelForm::kPacked;  // kInPlace: B is f32, and its rows follow each other
   PanelType panel_type = PanelType::kF32;
   int vectors = 0;  // per panel

@@ -71,15 +71,15 @@ class GroupedTiles {
     k_block_ = KBlock(e_.target(), gemm_);
     partials_ = e_.Address(frame_.scratch, TileBytes(e_.target(), gemm_));
     task_panel_ = e_.Address(partials_, PartialBytes(e_.target(), gemm_));
-    b_ = BaseOfB(panel);
-    if (gemm_.inner) return InnerRange();
+    if (gemm_.inner) return InnerRange(panel);
     e_.If(
         e_.b.CreateICmpEQ(group_, e_.Int(gemm_.groups)), [&] { RowsOfNoGroup(); },
-        [&] { e_.If(e_.b.CreateICmpSLT(range_.begin, range_.end), [&] { RowsOfGroup(); }); });
+        [&] { e_.If(e_.b.CreateICmpSLT(range_.begin, range_.end), [&] { RowsOfGroup(panel); }); });
   }
 
  private:
-  void RowsOfGroup() {
+  void RowsOfGroup(Value* panel) {
+    b_ = ColumnsOfPanel(MatrixOfGroup(e_, frame_, group_, BytesBetween()), panel);
     const bool one_block = k_block_ >= gemm_.k;
     TileB b;
     if (one_block) b = PanelRows(e_.Int(0), e_.Int(gemm_.k));
@@ -99,18 +99,16 @@ class GroupedTiles {
                                              : panel_cols_ * PackedSize(gemm_.panel_type);
   }
 
-  // Returns the address of the task's columns in row 0 of its matrix. The tasks of rows of no group
-  // read nothing there, and their address need not exist.
-  Value* BaseOfB(Value* panel) {
-    Value* base = frame_.Operand(e_.b, 1);
-    if (gemm_.form == PanelForm::kPacked) {
-      Value* number = panel;
-      if (!gemm_.inner) number = e_.Add(e_.Mul(group_, CeilDiv(gemm_.n, panel_cols_)), panel);
-      return e_.Address(base, e_.Mul(number, gemm_.k * StepBytes()));
-    }
-    Value* element = e_.Mul(col_, gemm_.b.col_stride);
-    if (!gemm_.inner) element = e_.Add(element, e_.Mul(group_, gemm_.b.batch_strides[0]));
-    return e_.Address(base, e_.Mul(element, MemoryTypeSize(gemm_.b.type)));
+  int64_t PanelBytes() const { return gemm_.k * StepBytes(); }
+  int64_t BytesBetween() const {
+    if (gemm_.separate) return 0;
+    if (gemm_.form != PanelForm::kPacked) return BytesBetweenMatrices(gemm_.b);
+    return CeilDiv(gemm_.n, panel_cols_) * PanelBytes();
+  }
+  // Returns the address of a panel's columns in row 0 of a matrix.
+  Value* ColumnsOfPanel(Value* matrix, Value* panel) {
+    if (gemm_.form == PanelForm::kPacked) return e_.Address(matrix, e_.Mul(panel, PanelBytes()));
+    return e_.Address(matrix, e_.Mul(col_, gemm_.b.col_stride * MemoryTypeSize(gemm_.b.type)));
   }
 
   // Returns the rows [k0, k0 + steps) of the panel, which are packed now if the task does that.
@@ -213,7 +211,8 @@ class GroupedTiles {
            [&](Value* row) { Finish({}, shape, row, nullptr, ZeroTile(e_, shape)); });
   }
 
-  void InnerRange() {
+  void InnerRange(Value* panel) {
+    b_ = ColumnsOfPanel(frame_.Operand(e_.b, kFirstMatrix), panel);
     Value* steps = e_.Sub(range_.end, range_.begin);
     const TileB b = PanelRows(range_.begin, steps);
     const RowTiles tiles = ChooseRowTiles(gemm_.m, most_rows_, gemm_.vectors);
@@ -255,7 +254,7 @@ KernelLaunch EmitGroupedTiles(KernelCache& cache, const BoundGroupedGemm& gemm) 
   KernelKey key("gemm_groups");
   key.Add(gemm.inner).Add(gemm.groups).Add(gemm.m).Add(gemm.n).Add(gemm.k);
   key.Add(gemm.a.row_stride).Add(gemm.a.col_stride).Add(gemm.form).Add(gemm.panel_type);
-  key.Add(gemm.vectors).Add(gemm.epilogue);
+  key.Add(gemm.vectors).Add(gemm.separate).Add(gemm.epilogue);
   if (gemm.form != PanelForm::kPacked) {
     key.Add(gemm.b.type).Add(gemm.b.row_stride).Add(gemm.b.col_stride).Add(gemm.b.batch_strides);
   }

@@ -13,6 +13,15 @@ Value* EndOf(IrEmitter& e, Value* ends, Value* group) {
 
 }  // namespace
 
+Value* MatrixOfGroup(IrEmitter& e, const KernelFrame& frame, Value* group, int64_t bytes_between) {
+  if (bytes_between != 0) {
+    return e.Address(frame.Operand(e.b, kFirstMatrix), e.Mul(group, bytes_between));
+  }
+  llvm::Type* pointer = e.b.getPtrTy();
+  Value* number = e.Add(group, kFirstMatrix);
+  return e.b.CreateLoad(pointer, e.b.CreateGEP(pointer, frame.operands, number));
+}
+
 GroupRange RangeOfGroup(IrEmitter& e, Value* ends, int64_t groups, Value* group, int64_t limit) {
   const Values last = e.For(e.Int(0), group, 1, {e.Int(0)}, [&](Value* g, const Values& state) {
     return Values{e.Max(state[0], EndOf(e, ends, g))};

@@ -2,11 +2,20 @@
 #pragma once
 
 #include "graph_compiler/contraction/tiles/ir_emitter.h"
+#include "graph_compiler/contraction/tiles/specs.h"
 
 namespace hpu::graph_compiler {
 
-// The operand of a launch that holds the ends of the groups, i32 each.
-inline constexpr uint32_t kEndsOfGroups = 2;
+// The operands of a launch: A, the ends of the groups, then all matrices or one for each group.
+inline constexpr uint32_t kEndsOfGroups = 1;
+inline constexpr uint32_t kFirstMatrix = 2;
+
+// Returns the address of a group's matrix. `bytes_between` is 0 where each has an operand.
+llvm::Value* MatrixOfGroup(IrEmitter& e, const KernelFrame& frame, llvm::Value* group,
+                           int64_t bytes_between);
+inline int64_t BytesBetweenMatrices(const MatrixAccess& b) {
+  return b.batch_strides.empty() ? 0 : b.batch_strides[0] * MemoryTypeSize(b.type);
+}
 
 struct GroupRange {
   llvm::Value* begin = nullptr;

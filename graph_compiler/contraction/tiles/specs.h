@@ -63,9 +63,12 @@ struct GemmSpec {
 struct GroupedGemmSpec {
   bool inner = false;
   int64_t groups = 0, m = 0, n = 0, k = 0;
-  MatrixAccess a, b;  // B has one batch stride, and none if `inner`
-  OperandRef ends;    // i32 [groups], dense
-  Body epilogue;      // over (m, n), or (groups, m, n)
+  MatrixAccess a;
+  // One with a batch stride, or one without for each group, equal but for the buffer; one without
+  // if `inner`.
+  std::vector<MatrixAccess> b;
+  OperandRef ends;  // i32 [groups], dense
+  Body epilogue;    // over (m, n), or (groups, m, n)
   std::vector<OperandRef> epilogue_operands;
   std::string name;
 };

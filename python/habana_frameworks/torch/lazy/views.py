@@ -207,8 +207,12 @@ def _arrange(view: torch.Tensor, places: list[int], wanted: Form) -> torch.Tenso
 
 
 def with_memory_of(value: torch.Tensor, sizes: Any, strides: Any) -> torch.Tensor:
-    """The same elements in a dense memory that has these strides."""
-    if tuple(value.shape) == tuple(sizes) and unwrap_functional(value).stride() == tuple(strides):
+    """The same elements in a dense memory that has these strides. The stride of a dimension with
+    one element leads nowhere and is not compared."""
+    own = unwrap_functional(value).stride()
+    if tuple(value.shape) == tuple(sizes) and all(
+        mine == wanted for size, mine, wanted in zip(sizes, own, strides, strict=True) if size != 1
+    ):
         return value
     order = memory_order(sizes, strides)
     inverse = [order.index(d) for d in range(len(order))]
