@@ -233,6 +233,66 @@ assert after["runs_by_call"] == before["runs_by_call"]
     )
 
 
+def test_graphed_callables() -> None:
+    """A layer whose halves are on two ranks: its forward and its backward hold a collective each,
+    and replays run no operator by itself."""
+    expect_success(
+        2,
+        f"""{SETUP}
+class Enter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+    @staticmethod
+    def backward(ctx, dy):
+        dx = dy.clone()
+        dist.all_reduce(dx)
+        return dx
+
+class Leave(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = x.clone()
+        dist.all_reduce(y)
+        return y
+    @staticmethod
+    def backward(ctx, dy):
+        return dy
+
+torch.manual_seed(0)
+up, down = torch.randn(6, 3), torch.randn(3, 6)
+
+class Half(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = torch.nn.Parameter(up.chunk(size)[rank].clone())
+        self.down = torch.nn.Parameter(down.chunk(size, 1)[rank].clone())
+    def forward(self, x):
+        return Leave.apply(torch.tanh(Enter.apply(x) @ self.up.t()) @ self.down.t())
+
+sample = torch.zeros(8, 3, device="hpu", requires_grad=True)
+half = torch.hpu.make_graphed_callables(Half().to("hpu"), (sample,))
+for step in range(3):
+    numbers = torch.randn(8, 3) + step
+    whole = [t.clone().requires_grad_() for t in (numbers, up, down)]
+    wanted = torch.tanh(whole[0] @ whole[1].t()) @ whole[2].t()
+    wanted.square().sum().backward()
+    given = numbers.to("hpu").requires_grad_()
+    half.zero_grad()
+    before = counts("runs_by_call")
+    y = half(given)
+    y.square().sum().backward()
+    assert counts("runs_by_call") == before
+    near = dict(rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(y.detach().cpu(), wanted.detach(), **near)
+    torch.testing.assert_close(given.grad.cpu(), whole[0].grad, **near)
+    torch.testing.assert_close(half.up.grad.cpu(), whole[1].grad.chunk(size)[rank], **near)
+    torch.testing.assert_close(half.down.grad.cpu(), whole[2].grad.chunk(size, 1)[rank], **near)
+assert report().eager_segments == 0, str(report())
+""",
+    )
+
+
 def test_captures_refuse_by_name_what_has_no_functional_form() -> None:
     outputs = expect_success(
         1,

@@ -1,7 +1,11 @@
 """Random calls on views, temporaries and memory that is written in place give in lazy mode what
 they give on the CPU.
 
-All elements are small whole numbers, so that results are equal bit for bit."""
+All elements are small whole numbers, so that results are equal bit for bit. A program runs several
+times with the same calls, but its tensors begin in memory of another kind: an empty tensor may have
+memory already, a tensor may be a part of a larger one, and somebody else may hold it to the end. A
+program that is found for such a recording though it was made for another one loses a write, or
+reads and writes too much."""
 
 from __future__ import annotations
 
@@ -14,14 +18,19 @@ from lazy_case import lazy_mode, mark_step
 
 _SIZES = ((4,), (4, 4), (2, 8))
 _STEPS = 30
+_PLAIN_RUNS, _VARIANTS = 2, 10
 
 
 class _Program:
     """Calls on a few tensors, each of which is kept on the CPU and on hpu."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, variant: int) -> None:
         self._choose = random.Random(seed)
+        # The first two runs vary nothing: the second one finds the programs of the first. Each
+        # other one varies a single tensor, so that all other recordings stay the same.
+        self._until_varied = variant - _PLAIN_RUNS
         self._pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._held: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._calls: list[Callable[[], None]] = [
             self._made,
             self._empty,
@@ -44,8 +53,8 @@ class _Program:
         for _ in range(_STEPS):
             self._choose.choice(self._calls)()
         mark_step()
-        while self._pairs:
-            self._check(*self._pairs.pop())
+        while self._pairs or self._held:
+            self._check(*(self._pairs or self._held).pop())
 
     def _pair(self) -> tuple[torch.Tensor, torch.Tensor]:
         if not self._pairs:
@@ -56,35 +65,53 @@ class _Program:
         pair = self._pair()
         self._pairs.append((function(pair[0]), function(pair[1])))
 
-    def _both(self, make: Callable[[str], torch.Tensor]) -> None:
+    def _both(self, make: Callable[[str], torch.Tensor], held: bool = False) -> None:
         self._pairs.append((make("cpu"), make("hpu")))
+        if held or self._varied():
+            self._held.append(self._pairs[-1])
 
     def _made(self) -> None:
         sizes, value = self._choose.choice(_SIZES), self._choose.randrange(5)
         self._both(lambda device: torch.full(sizes, float(value), device=device))
 
+    def _varied(self) -> bool:
+        self._until_varied -= 1
+        return self._until_varied == -1
+
     def _given(self) -> None:
-        """A tensor with memory."""
+        """A tensor with memory, which may be a part of a larger one."""
         sizes, start = self._choose.choice(_SIZES), self._choose.randrange(5)
         row = torch.arange(float(torch.Size(sizes).numel())) + start
-        self._both(lambda device: row.reshape(sizes).to(device).clone())
+        larger = self._varied()
+
+        def make(device: str) -> torch.Tensor:
+            whole = row.reshape(sizes).to(device)
+            return torch.cat([whole, whole])[: sizes[0]] if larger else whole.clone()
+
+        self._both(make)
         mark_step()
 
     def _empty(self) -> None:
-        """An empty tensor that is filled as a whole, in parts, or partly twice."""
+        """An empty tensor that is filled as a whole, in parts, or partly twice. It may have memory
+        already, or be a part of a larger one."""
         rows = self._choose.choice((4, 6))
         cuts = sorted(self._choose.sample(range(1, rows), 2))
         form = self._choose.randrange(3)
+        has_memory, larger = self._varied(), self._varied()
 
         def make(device: str) -> torch.Tensor:
-            made = torch.empty(rows, 4, device=device)
+            made = torch.empty(2 * rows if larger else rows, 4, device=device)
+            if has_memory:
+                made.fill_(7)
+            mark_step()
+            made = made[:rows]
             if form == 0:
                 return made.fill_(3)
             made[: cuts[1]] = 1
             made[cuts[form - 1] :] = 2
             return made
 
-        self._both(make)
+        self._both(make, held=has_memory)
 
     def _view(self) -> None:
         kind, seed = self._choose.randrange(5), self._choose.randrange(100)
@@ -156,9 +183,9 @@ class _Program:
 
 
 def _run(seed: int) -> None:
-    for _ in range(2):  # the second time its recordings have programs
+    for variant in range(_PLAIN_RUNS + _VARIANTS):
         with lazy_mode():
-            _Program(seed).run()
+            _Program(seed, variant).run()
 
 
 @pytest.mark.parametrize("seed", range(30))
