@@ -74,6 +74,23 @@ def gpt2(layers: int) -> Case:
     return model, {"x": x, "labels": x}
 
 
+def mixtral(layers: int) -> Case:
+    """Experts for half of the layers of the others, because they are wide."""
+    from transformers import MixtralConfig, MixtralForCausalLM
+
+    config = MixtralConfig(
+        vocab_size=8000,
+        hidden_size=512,
+        intermediate_size=1024,
+        num_hidden_layers=layers // 2,
+        num_attention_heads=8,
+        num_key_value_heads=4,
+        use_cache=False,
+    )
+    x = tokens(8000, 2, 128)
+    return WithLoss(MixtralForCausalLM(config)), {"x": x, "labels": x}
+
+
 def resnet(layers: int) -> Case:
     from transformers import ResNetConfig, ResNetForImageClassification
 
@@ -118,6 +135,7 @@ def mlp(_: int) -> Case:
 TRAINING_CASES: dict[str, Callable[[int], Case]] = {
     "bert-base": bert,
     "gpt2": gpt2,
+    "mixtral": mixtral,
     "resnet50": resnet,
     "vit": vit,
     "unet": unet,

@@ -53,6 +53,8 @@ CASES += [
     a("div.Tensor", i(4), 2),
     a("div.Tensor_mode", f(4), 0.75, rounding_mode="floor"),
     a("div.Tensor_mode", f(4), 0.75, rounding_mode="trunc"),
+    a("div.Tensor_mode", i(9), 2, rounding_mode="trunc"),
+    a("div.Tensor_mode", T((9,), torch.int32), -3, rounding_mode="trunc"),
     a("floor_divide.default", f(4), T((4,))),
     *(
         a(name, f(8), infinity)

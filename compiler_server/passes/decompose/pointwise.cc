@@ -213,6 +213,14 @@ void Square(Call& call) {
 void DivMode(Call& call) {
   // true_divide has no rounding mode.
   const std::string mode = call.Has("rounding_mode") ? call.Text("rounding_mode") : "";
+  if (mode == "trunc" && !IsFloat(call.dtype())) {
+    const Expr x{&call, call.Operand(kSelf, call.dtype())};
+    const Expr y{&call, call.Operand(kOther, call.dtype())};
+    // The floor of a negative quotient that is not whole is one less.
+    const Expr floor = Apply(OpKind::kFloorDiv, x, y);
+    const Expr is_whole = Apply(OpKind::kRemainder, x, y) == 0.0;
+    return Give(call, floor + Where(is_whole | (floor >= 0.0), 0.0, Number(floor, 1)));
+  }
   if (mode == "trunc") {
     return Give(call, Apply(OpKind::kTrunc, Wide(call, kSelf) / Wide(call, kOther)));
   }
