@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Training scripts in lazy mode beside torch.compile and the CPU, side by side in one run.
 
-    lazy.py [--rounds N] [--models bert-base,gpt2,resnet50,lstm] [--dtype f32|bf16] [--layers N]
+    lazy.py [--rounds N] [--models bert-base,gpt2,mixtral,...] [--dtype f32|bf16] [--layers N]
             [--forward]
 
 A script is a loop of forward, backward, AdamW and nothing else. Every figure comes from a process

@@ -2,10 +2,9 @@
 // experts. Each form skips what no group has. The forms are:
 //
 //   streams   few rows: each row streams the matrix of its group, in place (gemm.h)
-//   tiles     one task is the range of a group times a panel of columns. B lies in panels, which
-//   are
-//             packed once if B is stable, else by the task that uses them (ranges of k: staged by a
-//             launch), or it is read in place
+//   tiles     one task is the range of a group times some panels of columns. Panels are packed once
+//             if B is stable, else by the task that uses them; for ranges of k a launch stages
+//             them. Some matrices are read in place
 #pragma once
 
 #include "graph_compiler/contraction/gemm/gemm.h"

@@ -1,13 +1,16 @@
-// The tiles of products of groups. One task is a group times a panel of B:
+// The tiles of products of groups. One task is a group times some panels of B:
 //
-//   rows    for block of rows of the group
-//             for block of k                    its share of the panel stays in L2; partial sums
-//             lie
-//               for row tile                    in scratch between blocks (micro_kernel.h)
-//   inner   for row tile                        k runs over the range of the group
+//   rows    for panel
+//             for block of rows of the group
+//               for block of k       its share of the panel stays in L2; sums lie in scratch
+//                 for row tile       (micro_kernel.h)
+//   inner   for panel
+//             for row tile           k runs over the range of the group
 //
-// The tasks of a panel follow each other, so that neighbouring tasks are of different groups and
-// threads get equal shares of large groups and small ones.
+// Neighbouring tasks are of different groups, so that threads get equal shares of large groups and
+// small ones.
+#include <algorithm>
+
 #include "graph_compiler/contraction/gemm/grouped_gemm.h"
 #include "graph_compiler/contraction/gemm/groups.h"
 #include "graph_compiler/contraction/tiles/epilogue.h"
@@ -21,6 +24,10 @@ namespace {
 using llvm::Value;
 
 constexpr int64_t kRowsOfGroupPerBlock = 128;
+// Most tasks of many groups find nothing to do, so there are not many more tasks than balance 64
+// threads, and all groups but one may be empty.
+constexpr int64_t kTasksWanted = 512;
+constexpr int64_t kFewestTasksPerGroup = 8;
 
 class GroupedTiles {
  public:
@@ -38,6 +45,17 @@ class GroupedTiles {
   // Rows beyond the last group have tasks of their own.
   static int64_t Ranges(const BoundGroupedGemm& gemm) {
     return gemm.inner ? gemm.groups : gemm.groups + 1;
+  }
+  static int64_t Panels(const TargetInfo& target, const BoundGroupedGemm& gemm) {
+    return CeilDiv(gemm.n, PanelCols(target, gemm));
+  }
+  static int64_t PanelsPerTask(const TargetInfo& target, const BoundGroupedGemm& gemm) {
+    const int64_t wanted = std::max(kFewestTasksPerGroup, CeilDiv(kTasksWanted, Ranges(gemm)));
+    return CeilDiv(Panels(target, gemm), wanted);
+  }
+  static uint64_t Tasks(const TargetInfo& target, const BoundGroupedGemm& gemm) {
+    return static_cast<uint64_t>(Ranges(gemm) *
+                                 CeilDiv(Panels(target, gemm), PanelsPerTask(target, gemm)));
   }
   // Returns the size of even blocks of k whose panel stays in L2.
   static int64_t KBlock(const TargetInfo& target, const BoundGroupedGemm& gemm) {
@@ -63,21 +81,35 @@ class GroupedTiles {
 
   void Emit(Value* task) {
     group_ = e_.RemConst(task, Ranges(gemm_));
-    Value* panel = e_.DivConst(task, Ranges(gemm_));
-    col_ = e_.Mul(panel, panel_cols_);
+    Value* block = e_.DivConst(task, Ranges(gemm_));
     const int64_t limit = gemm_.inner ? gemm_.k : gemm_.m;
     range_ = RangeOfGroup(e_, frame_.Operand(e_.b, kEndsOfGroups), gemm_.groups, group_, limit);
     a_ = frame_.Operand(e_.b, 0);
     k_block_ = KBlock(e_.target(), gemm_);
     partials_ = e_.Address(frame_.scratch, TileBytes(e_.target(), gemm_));
     task_panel_ = e_.Address(partials_, PartialBytes(e_.target(), gemm_));
-    if (gemm_.inner) return InnerRange(panel);
-    e_.If(
-        e_.b.CreateICmpEQ(group_, e_.Int(gemm_.groups)), [&] { RowsOfNoGroup(); },
-        [&] { e_.If(e_.b.CreateICmpSLT(range_.begin, range_.end), [&] { RowsOfGroup(panel); }); });
+    if (gemm_.inner) {
+      return EachPanel(block, [&](Value* panel) { InnerRange(panel); });
+    }
+    e_.If(e_.b.CreateICmpSLT(range_.begin, range_.end), [&] {
+      e_.If(
+          e_.b.CreateICmpEQ(group_, e_.Int(gemm_.groups)),
+          [&] { EachPanel(block, [&](Value*) { RowsOfNoGroup(); }); },
+          [&] { EachPanel(block, [&](Value* panel) { RowsOfGroup(panel); }); });
+    });
   }
 
  private:
+  void EachPanel(Value* block, const std::function<void(Value* panel)>& run) {
+    const int64_t per_task = PanelsPerTask(e_.target(), gemm_);
+    Value* first = e_.Mul(block, per_task);
+    Value* end = e_.Min(e_.Add(first, per_task), e_.Int(Panels(e_.target(), gemm_)));
+    e_.For(first, end, 1, [&](Value* panel) {
+      col_ = e_.Mul(panel, panel_cols_);
+      run(panel);
+    });
+  }
+
   void RowsOfGroup(Value* panel) {
     b_ = ColumnsOfPanel(MatrixOfGroup(e_, frame_, group_, BytesBetween()), panel);
     const bool one_block = k_block_ >= gemm_.k;
@@ -103,7 +135,7 @@ class GroupedTiles {
   int64_t BytesBetween() const {
     if (gemm_.separate) return 0;
     if (gemm_.form != PanelForm::kPacked) return BytesBetweenMatrices(gemm_.b);
-    return CeilDiv(gemm_.n, panel_cols_) * PanelBytes();
+    return Panels(e_.target(), gemm_) * PanelBytes();
   }
   // Returns the address of a panel's columns in row 0 of a matrix.
   Value* ColumnsOfPanel(Value* matrix, Value* panel) {
@@ -261,8 +293,7 @@ KernelLaunch EmitGroupedTiles(KernelCache& cache, const BoundGroupedGemm& gemm) 
 
   KernelLaunch launch;
   launch.operands = gemm.operands;
-  launch.tasks = static_cast<uint64_t>(GroupedTiles::Ranges(gemm) *
-                                       CeilDiv(gemm.n, GroupedTiles::PanelCols(target, gemm)));
+  launch.tasks = GroupedTiles::Tasks(target, gemm);
   launch.scratch_bytes = GroupedTiles::ScratchBytes(target, gemm);
   launch.engine = Engine::kMme;
   launch.name = gemm.name;
