@@ -156,7 +156,9 @@ def check_lists(name: str, row: dict) -> None:
     for field in ("aten", "args", "flags", "into"):
         require(isinstance(row.get(field) or [], list), name, f"{field} must be a list")
     for target in row.get("aten") or ():
-        matched = re.fullmatch(r"(aten|hpu|prims|quantized_decomposed|transformers)\.\w+\.\w+", target)
+        matched = re.fullmatch(
+            r"(aten|hpu|prims|quantized_decomposed|transformers)\.\w+\.\w+", target
+        )
         require(matched is not None, name, f"{target} is not NAMESPACE.NAME.OVERLOAD")
 
 

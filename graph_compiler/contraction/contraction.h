@@ -1,6 +1,6 @@
 // Contractions as generated kernels: gemm, batch_gemm, products with quantised weights and of
-// groups, convolution, its weight's gradient, attention and its gradient. The fusion pass hands over
-// shapes, operand accesses and the epilogue; emission adds kernels to the module and returns
+// groups, convolution, its weight's gradient, attention and its gradient. The fusion pass hands
+// over shapes, operand accesses and the epilogue; emission adds kernels to the module and returns
 // launches (and packed operands) for the recipe.
 #pragma once
 

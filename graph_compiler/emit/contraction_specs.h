@@ -18,8 +18,7 @@ using FindHome = std::function<ValueHome(ValueId)>;
 GemmSpec MakeGemmSpec(const LoopGraph& graph, const Node& node, const FindHome& home);
 QuantizedGemmSpec MakeQuantizedGemmSpec(const LoopGraph& graph, const Node& node,
                                         const FindHome& home);
-GroupedGemmSpec MakeGroupedGemmSpec(const LoopGraph& graph, const Node& node,
-                                    const FindHome& home);
+GroupedGemmSpec MakeGroupedGemmSpec(const LoopGraph& graph, const Node& node, const FindHome& home);
 ConvSpec MakeConvSpec(const LoopGraph& graph, const Node& node, const FindHome& home);
 WeightGradientSpec MakeWeightGradientSpec(const Node& node, const FindHome& home);
 AttentionSpec MakeAttentionSpec(const Node& node, const FindHome& home);

@@ -20,8 +20,8 @@ const std::map<std::string_view, const GuidRow*>& Rows() {
     for (const auto& area :
          {ElementwiseRows, ActivationRows, ArithmeticRows, SourceRows, MovementRows, SliceRows,
           AssemblyRows, IndexingRows, ScatterRows, ReductionRows, SoftmaxRows, NormalisationRows,
-          MaxPoolRows, AveragePoolRows, ResizeRows, ContractionRows, AttentionRows,
-          QuantizedRows, GroupedRows}) {
+          MaxPoolRows, AveragePoolRows, ResizeRows, ContractionRows, AttentionRows, QuantizedRows,
+          GroupedRows}) {
       for (const GuidRow& row : area()) (*map)[row.name] = &row;
     }
     return map;

@@ -27,9 +27,8 @@ using torch::jit::Stack;
 // whole: for unknown devices the composition ends in an operator that nothing implements, or, in
 // _grouped_mm, waits for the device to read where groups end.
 constexpr const char* kTakenWhole[] = {
-    "aten::_convolution",         "aten::_grouped_mm", "aten::convolution",
-    "aten::convolution_backward", "aten::cummax",      "aten::cummin",
-    "aten::logcumsumexp",
+    "aten::_convolution", "aten::_grouped_mm", "aten::convolution",  "aten::convolution_backward",
+    "aten::cummax",       "aten::cummin",      "aten::logcumsumexp",
 };
 
 // These are similar, but PyTorch composes their gradients and their autocast, too, from those of

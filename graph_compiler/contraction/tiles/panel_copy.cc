@@ -16,8 +16,7 @@ using llvm::Value;
 
 constexpr int64_t kRowsAhead = 32;  // of a prefetch along rows
 
-// One dimension of k: its size, and its strides in the source (in elements) and in the panel (in
-// steps of k).
+// One dimension of k. The source's stride counts elements, the panel's counts steps of k.
 struct Dimension {
   int64_t size = 0;
   int64_t source_stride = 0;
