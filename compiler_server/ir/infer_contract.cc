@@ -40,6 +40,7 @@ Result InferMatmul(const Call& call) {
 }
 
 Result InferMatmulGrouped(const Call& call) {
+  CONSTRAINT(call.operands.size() > 2, "matmul_grouped_c1", "no matrix");
   const TensorType& a = call.type(0);
   const TensorType& ends = call.type(1);
   const TensorType& b = call.type(2);

@@ -39,8 +39,8 @@ typedef struct synEmulatorSdpaParams {
 // [K, M], the ends of groups (i32 [groups]) and their matrices: one [N, K, groups], or [N, K] for
 // each group. The output is [N, M]: row m of a times the matrix of its group. If innerGroups is not
 // 0, groups are ranges of K, the matrix is one [N, K], and the output is [N, M, groups]. A group
-// begins where the one before it ends; an end that is less than one before it counts as that one.
-// Rows that belong to no group give 0.
+// begins where the one before it ends; an end that is less than one before it counts as that one,
+// and one beyond the rows as their number. Rows that belong to no group give 0.
 typedef struct synEmulatorGroupedMatmulParams {
   uint32_t innerGroups;
 } synEmulatorGroupedMatmulParams;

@@ -146,6 +146,9 @@ TEST_P(GroupedGemmTest, RowsOfAnyGroup) {
   }
   GroupedRun({{0, 150, 150, 320}, 320, 16, 7}).Check(GetParam());
   GroupedRun({{5}, 9, 1, 1, false, MemoryType::kF32, true}).Check(GetParam());
+  // Matrices that are read in place, each from an operand of its own.
+  GroupedRun({{2, 2, 9}, 11, 37, 19, false, MemoryType::kF32, false, false, false, true})
+      .Check(GetParam());
 }
 
 TEST_P(GroupedGemmTest, FewRowsStream) {
@@ -189,8 +192,10 @@ TEST_P(GroupedGemmTest, NarrowTypes) {
 
 // The panel of a block of k stays in a cache, and sums lie in memory between blocks.
 TEST_P(GroupedGemmTest, LongInnerDimensions) {
-  GroupedRun({{1, 140, 147}, 150, 17, 9001, false, MemoryType::kF32, false, true, true})
-      .Check(GetParam());
+  for (const bool stable : {false, true}) {
+    GroupedRun({{1, 140, 147}, 150, 17, 9001, false, MemoryType::kF32, false, true, stable})
+        .Check(GetParam());
+  }
 }
 
 // Nothing outside is read or written, whatever the ends are.

@@ -172,8 +172,9 @@ void Addr(Call& call) {
   Give(call, product + Wide(call, call.Tensor(kSelf)) * beta);
 }
 
-// Products of groups (matmul_grouped): rows by several matrices, terms of two matrices, or, of
-// columns, the first of these transposed. Without groups there are as many matrices on both sides.
+// Emits rows by the matrix of their group ([M, K] x [G, K, N]), ranges of the inner dimension ([M,
+// K] x [K, N]), or columns ([G, M, K] x [K, N]), which is the first form transposed. Without ends
+// it is a batch of products.
 void EmitGrouped(Call& call, Value* a, Value* b, Value* ends) {
   if (ends == nullptr) return call.Return(call.b.Matmul(a, b));
   const bool of_columns = a->type.rank() == 3;

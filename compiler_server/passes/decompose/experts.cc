@@ -1,9 +1,9 @@
-// Rewrites mixtures of experts. The places of all tokens are sorted by expert, and each weight is
-// one product of groups (matmul_grouped), so that an expert costs what its tokens cost. Where the
-// largest value of each expert is asked for, too, all experts are computed for all tokens: by one
-// product with their first weights side by side and one with their last weights below each other;
-// the router's weights, which are 0 for most, multiply what lies between. A recipe keeps these
-// joined weights.
+// Rewrites mixtures of experts. The places of all tokens are sorted by expert, and each of the two
+// or three lists of weights takes one product of groups (matmul_grouped), so that an expert costs
+// what its tokens cost. Where there are no tokens, or the largest value of each expert is asked
+// for, too, all experts are computed for all tokens: by one product with their first weights side
+// by side and one with their last weights below each other; the router's weights, which are 0 for
+// most, multiply what lies between. A recipe keeps these joined weights.
 #include "compiler_server/passes/decompose/expression.h"
 
 namespace hpu::compiler {
@@ -123,7 +123,15 @@ std::pair<Value*, Value*> Sorted(Call& call, Value* x) {
 
 Places PlacesByExpert(Call& call, const Experts& experts) {
   Value* table = call.Tensor("expert_routing_table");
+  Value* router = call.Tensor("router_weights");
   if (call.refused()) return {};
+  // In other shapes a row of the table is not a token's, or the kernel on the CPU broadcasts.
+  if (table->type.rank() != 2 || table->type.sizes[0] != experts.tokens ||
+      router->type.sizes != table->type.sizes || table->type.elements() == 0) {
+    call.Refuse("routing table ", ToText(table->type), " and weights ", ToText(router->type),
+                " of ", experts.tokens, " tokens");
+    return {};
+  }
   Places places;
   places.count = table->type.elements();
   const auto none = static_cast<double>(experts.count);
@@ -148,10 +156,16 @@ Expr GroupedProduct(Call& call, const Experts& experts, const Places& places, Va
   x = call.b.Cast(x, experts.dtype);
   Expr y = In(call, call.b.GroupedMatmul(x, places.ends, matrices, false));
   if (!call.Has(bias) || call.refused()) return y;
-  Value* biases = call.b.Concat(call.Tensors(bias), 0);
-  biases = call.b.Reshape(biases, {experts.count, biases->type.sizes[0] / experts.count});
+  std::vector<Value*> biases = call.Tensors(bias);
+  for (Value*& each : biases) each = In(call, each).value;
+  if (static_cast<int64_t>(biases.size()) != experts.count) {
+    call.Refuse("biases of ", biases.size(), " experts");
+    return y;
+  }
+  Value* joined =
+      call.b.Reshape(call.b.Concat(std::move(biases), 0), {experts.count, y.sizes().back()});
   const Expr expert = Min({&call, places.expert}, static_cast<double>(experts.count - 1));
-  return y + In(call, call.b.Gather(biases, expert.value, 0));
+  return y + Expr{&call, call.b.Gather(joined, expert.value, 0)};
 }
 
 Expr SortedMixture(Call& call, const Experts& experts, Value* x) {

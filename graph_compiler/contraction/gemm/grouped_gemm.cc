@@ -43,11 +43,7 @@ class GroupedForms {
     return matrices;
   }
 
-  uint64_t Flops() const {
-    const int64_t rows = spec_.inner ? spec_.groups * spec_.m : spec_.m;
-    const int64_t terms = spec_.inner ? spec_.k / spec_.groups : spec_.k;
-    return 2 * static_cast<uint64_t>(rows * spec_.n * terms);
-  }
+  uint64_t Flops() const { return 2 * static_cast<uint64_t>(spec_.m * spec_.n * spec_.k); }
 
   // The bytes that a launch moves if each group has something.
   uint64_t Bytes() const {

@@ -1,5 +1,5 @@
 // Products whose rows or terms belong to groups (GroupedGemmSpec): the layers of a mixture of
-// experts. Each form skips what no group has. The forms are:
+// experts. The forms are:
 //
 //   streams   few rows: each row streams the matrix of its group, in place (gemm.h)
 //   tiles     one task is the range of a group times some panels of columns. Panels are packed once

@@ -10,7 +10,8 @@ namespace hpu::graph_compiler {
 inline constexpr uint32_t kEndsOfGroups = 1;
 inline constexpr uint32_t kFirstMatrix = 2;
 
-// Returns the address of a group's matrix. `bytes_between` is 0 where each has an operand.
+// Returns the address of a group's matrix. `bytes_between` is 0 where each has an operand, or where
+// there is one group.
 llvm::Value* MatrixOfGroup(IrEmitter& e, const KernelFrame& frame, llvm::Value* group,
                            int64_t bytes_between);
 inline int64_t BytesBetweenMatrices(const MatrixAccess& b) {

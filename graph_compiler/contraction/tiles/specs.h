@@ -55,8 +55,8 @@ struct GemmSpec {
 };
 
 // A product whose rows, or whose terms, belong to groups: group g has those from ends[g - 1] (0 for
-// the first) to ends[g], which are known only when the product runs. An end beyond them all, or
-// before the end of the group before, counts as that one. Accumulated in f32.
+// the first) to ends[g], which are known only when the product runs. An end beyond the last row or
+// term counts as their number, and one before its predecessor as that one. Accumulated in f32.
 //
 //   !inner:  C[m, n] = epilogue(sum_k A[m, k] * B[group of m, k, n]); rows of no group have sum 0
 //   inner:   C[g, m, n] = epilogue(sum over k in group g of A[m, k] * B[k, n])

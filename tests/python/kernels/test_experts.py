@@ -194,6 +194,53 @@ def test_errors_say_what_is_wrong(activation, last, error):
         moe(*routed(), *given, True, activation, 0, last)
 
 
+@pytest.mark.parametrize("sizes", [(1, 2), (2, 1), (2, 2)])
+def test_a_row_of_the_table_for_several_tokens(sizes):
+    """The kernel on the CPU broadcasts it; a graph does what that does."""
+    _, given = weights(True)
+    x = matrix(2, HIDDEN)
+    table, router = torch.arange(sizes[0] * sizes[1]).reshape(sizes), matrix(*sizes, seed=1)
+
+    def mixture(x, table, router, *lists):
+        return moe(x, table, router, *lists, True, "silu", 0, EXPERTS - 1)
+
+    want = mixture(x, table, router, *given)
+    got = torch.compile(mixture, backend="hpu_backend")(*on_device((x, table, router, *given)))
+    assert_near([got], [want], 1e-5, 1e-5)
+
+
+@by_way
+def test_biases_of_several_types(way):
+    x, table, router = routed()
+    w12 = [matrix(2 * SIZE, HIDDEN, seed=e) for e in range(EXPERTS)]
+    w3 = [matrix(HIDDEN, SIZE, seed=20 + e) for e in range(EXPERTS)]
+    types = (torch.bfloat16, torch.float32, torch.bfloat16, torch.float32)
+    b12 = [matrix(2 * SIZE, seed=30 + e).to(types[e]) for e in range(EXPERTS)]
+    b3 = [matrix(HIDDEN, seed=40 + e).to(types[e]) for e in range(EXPERTS)]
+
+    def mixture(x, table, router, *lists):
+        return moe.bias_fused_weights(x, table, router, *lists, True, 0, EXPERTS - 1)
+
+    want = mixture(x, table, router, w12, w3, b12, b3)
+    y = run(way, OP, mixture, x, table, router, w12, w3, b12, b3)
+    assert_near([y], [want], 1e-5, 1e-5)
+
+
+def test_biases_of_too_few_experts():
+    x, table, router = routed()
+    w12 = [matrix(2 * SIZE, HIDDEN, seed=e) for e in range(EXPERTS)]
+    w3 = [matrix(HIDDEN, SIZE, seed=20 + e) for e in range(EXPERTS)]
+    b12 = [matrix(2 * SIZE, seed=30 + e) for e in range(EXPERTS)]
+
+    def mixture(x, table, router, *lists):
+        return moe.bias_fused_weights(x, table, router, *lists, True, 0, EXPERTS - 1)
+
+    given = on_device((x, table, router, w12, w3, b12, []))
+    for function in (mixture, torch.compile(mixture, backend="hpu_backend")):
+        with pytest.raises(Exception, match="index out of range"):
+            function(*given)
+
+
 @by_way
 def test_no_tokens_give_no_results(way):
     _, given = weights(False)

@@ -163,12 +163,14 @@ def _grouped_product(
     bias: torch.Tensor | None = None,
     out_dtype: torch.dtype | None = None,
 ) -> Any:
-    """Rows, columns or the inner dimension of groups; PyTorch's rule says what is wrong."""
-    of_wider_types = a.dtype in (torch.float32, torch.float16) and a.dtype == b.dtype
-    sizes = _sizes_of_grouped_product(a, b, offs)
-    if a.device.type != "hpu" or not of_wider_types or sizes is None:
+    """Rows, columns or the inner dimension of groups, of f32 or f16. All others are left to
+    PyTorch's rule, which takes bf16 or says what is wrong."""
+    if a.device.type != "hpu" or a.dtype not in (torch.float32, torch.float16):
         return NotImplemented
-    if bias is not None or out_dtype not in (None, a.dtype):
+    if a.dtype != b.dtype or bias is not None or out_dtype not in (None, a.dtype):
+        return NotImplemented
+    sizes = _sizes_of_grouped_product(a, b, offs)
+    if sizes is None:
         return NotImplemented
     with fake_mode:
         return torch.empty(sizes, dtype=a.dtype, device=a.device)
@@ -180,7 +182,9 @@ def _sizes_of_grouped_product(
     forms = (a.dim(), b.dim())
     if not set(forms) <= {2, 3} or a.shape[-1] != b.shape[-2]:
         return None
-    if (offs is None) != (forms == (3, 3)) or (offs is not None and offs.dim() != 1):
+    if (offs is None) != (forms == (3, 3)):
+        return None
+    if offs is not None and (offs.dim() != 1 or offs.dtype != torch.int32):
         return None
     matrix = (a.shape[-2], b.shape[-1])
     groups = [t.shape[0] for t in (a, b) if t.dim() == 3]
