@@ -116,17 +116,18 @@ PRODUCTS = (
     (
         "torch.ops.aten._weight_int8pack_mm("
         "F.pad({x}.reshape(-1, {k}), (0, 32 - {k})).contiguous(),"
-        " ({y} * 40).clamp(-128, 127).to(torch.int8), {z}) / 40",
+        " ({y} * 40).clamp(-128, 127).to(torch.int8), {z}.contiguous()) / 40",
         (None, "n 32", "n"),
     ),
     (
         "F.linear({x}, ({y} * 40).clamp(-128, 127).to(torch.int8).to({x}.dtype) * {z}) / 40",
         (None, "n k", "n 1"),
     ),
+    # CPU eager reads scales as if they were row-major, whatever strides they have.
     (
         "torch.ops.aten._weight_int4pack_mm_for_cpu("
         "F.pad({x}.reshape(-1, {k}), (0, 32 - {k})).contiguous(),"
-        " ({y}.abs() * 80).clamp(max=255).to(torch.uint8), 32, {z}) / 8",
+        " ({y}.abs() * 80).clamp(max=255).to(torch.uint8), 32, {z}.contiguous()) / 8",
         (None, "64 16", "1 64 2"),
     ),
 )
