@@ -55,6 +55,7 @@ CASES += [
     a("div.Tensor_mode", f(4), 0.75, rounding_mode="trunc"),
     a("div.Tensor_mode", i(9), 2, rounding_mode="trunc"),
     a("div.Tensor_mode", T((9,), torch.int32), -3, rounding_mode="trunc"),
+    a("div.Tensor_mode", T((9,), torch.int32), -1, rounding_mode="trunc"),
     a("floor_divide.default", f(4), T((4,))),
     *(
         a(name, f(8), infinity)

@@ -13,6 +13,10 @@ I64 = torch.tensor([[0, 2, 1], [3, 3, 0]])
 PURE = {
     "elementwise": (lambda x: (x * 2 + 1).sigmoid() - x.exp().log1p(), (A,)),
     "reflected scalars": (lambda x: 1.0 - x / 3 + 2**x, (A,)),
+    "whole numbers divided": (
+        lambda x: tuple(torch.div(x, y, rounding_mode="trunc") for y in (1, 2, 3, -1, -2, -3)),
+        (torch.arange(-9, 10),),
+    ),
     "matmul": (lambda x, y: x @ y, (A, B)),
     "matmul method": (lambda x, y: x.matmul(y).relu(), (A, B)),
     "batched matmul": (torch.matmul, (torch.randn(2, 3, 4, 5), torch.randn(3, 5, 2))),

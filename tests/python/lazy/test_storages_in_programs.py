@@ -8,6 +8,7 @@ import torch
 from lazy_case import Counts, lazy_mode
 
 from habana_frameworks.torch.core import mark_step
+from habana_frameworks.torch.lazy.views import with_memory_of
 
 
 @pytest.fixture(autouse=True)
@@ -94,3 +95,11 @@ def test_a_write_through_a_transposed_view_keeps_the_strides(memory):
     for got, wanted in zip(step("hpu"), step("cpu"), strict=True):
         assert torch.equal(got, wanted)
     assert counts.runs_by_call == 0
+
+
+def test_a_value_that_lies_as_it_should_is_not_copied():
+    value = torch.arange(8.0).reshape(1, 2, 4)
+    assert with_memory_of(value, value.shape, (1, 4, 1)) is value
+    turned = with_memory_of(value, value.shape, (8, 1, 2))
+    assert turned.stride()[1:] == (1, 2)
+    assert torch.equal(turned, value)
