@@ -7,6 +7,7 @@ import bisect
 import itertools
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -23,6 +24,7 @@ from ..dynamo.records.records import GraphRecord
 from ..dynamo.records.users_line import users_line
 from ..eager.calls import compile_graph, overload_of, tensors_among
 from ..torch_compat.fakes import FakeTensorMode
+from ..torch_compat.functionalization import DisablePythonDispatcher
 from ..torch_compat.trees import tree_leaves, tree_map_only
 from .numbers import VaryingNumbers
 from .views import (
@@ -37,6 +39,7 @@ from .views import (
 )
 
 _DEVICE = "hpu"
+_BATCH_NORM = torch.ops.aten.native_batch_norm
 _counter = itertools.count()
 # By call: operator, overload, arguments by position and by name, and by tensor among the results
 # the tensor that the call makes, or None.
@@ -230,7 +233,11 @@ class _Capture:
         views = {id(tensor): self._view(tensor) for tensor in tensors_among(args, kwargs)}
         op = overload_of(packet, overload or "default", args, kwargs)
         args, kwargs = tree_map_only(torch.Tensor, lambda t: views[id(t)], (args, kwargs))
-        result = self.numbers.call(packet, op, args, kwargs)
+        # Only batch norm needs the Python kernel that PyTorch has for some operators: it shows that
+        # statistics are written. The others would be taken apart, which is the compiler's work.
+        as_recorded = nullcontext() if packet is _BATCH_NORM else DisablePythonDispatcher()
+        with as_recorded:
+            result = self.numbers.call(packet, op, args, kwargs)
         for leaf, made in zip(tree_leaves(result), results, strict=True):
             if made is None or made.numel() == 0:
                 continue
