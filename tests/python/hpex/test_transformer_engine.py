@@ -338,3 +338,27 @@ def test_compiled_layers_give_the_same():
         for mine, its in zip((y, x.grad, made.weight.grad), wanted, strict=False):
             assert_close(mine, its.cpu(), 1e-5, 1e-5 * its.abs().max().item())
     assert any(graph.origin != "eager" for graph in ht.dynamo.report().graphs)
+
+
+@pytest.mark.parametrize("fp8_format", [Format.E5M2, Format.HYBRID])
+def test_replays_of_a_graph_go_on_from_the_last_one(fp8_format):
+    """Each replay lets the scales follow what the replays before it measured."""
+    recipe = DelayedScaling(fp8_format=fp8_format, amax_history_len=2)
+    eager, made = layer(), layer()
+    x = inputs(0)[0].to("hpu")
+    with torch.no_grad(), te.fp8_autocast(enabled=True, fp8_recipe=recipe):
+        assert torch.equal(eager(x), made(x))
+        saved = made.save_fp8_meta()
+        given = torch.zeros_like(x)
+        graph = ht.hpu.HPUGraph()
+        with ht.hpu.graph(graph):
+            y = made(given)
+        made.load_fp8_meta(saved)
+        for factor in (1, 40, 1000, 0.01, 1, 1, 1):
+            given.copy_(x * factor)
+            graph.replay()
+            assert torch.equal(y, eager(x * factor))
+            for name in ("scale", "scale_inv", "amax_history"):
+                metas = (made.fp8_meta["scaling_fwd"], eager.fp8_meta["scaling_fwd"])
+                assert torch.equal(*(getattr(meta, name) for meta in metas))
+        assert made.fp8_meta["scaling_fwd"].scale[0].item() != 1

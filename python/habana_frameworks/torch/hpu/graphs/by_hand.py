@@ -66,6 +66,9 @@ class TensorPacker:
 
         value: int
 
+        def __repr__(self) -> str:
+            return f"#{self.value}"
+
     def __init__(self, is_out_pack: bool = False, verbose: bool = False) -> None:
         self._verbose = verbose
 

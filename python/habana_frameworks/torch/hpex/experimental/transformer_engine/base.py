@@ -12,7 +12,7 @@ import torch
 from . import distributed
 from .fp8 import FP8GlobalStateManager, get_fp8_recipe
 from .recipe import DelayedScaling, Format
-from .scaling import FP8TensorMeta
+from .scaling import FP8TensorMeta, Scales
 
 FORWARD, HYBRID, BACKWARD = "scaling_fwd", "scaling_hybrid", "scaling_bwd"
 
@@ -22,19 +22,13 @@ class Run:
     """One run of a layer: its recipe and scales, which its backward uses too."""
 
     recipe: DelayedScaling
-    forward: FP8TensorMeta
+    forward: Scales
     # The scales with which the backward reads inputs and weights, in its own format.
-    saved: FP8TensorMeta
+    saved: Scales
     backward: FP8TensorMeta
     measures: bool
     measures_gradient: bool
     follows: bool  # whether the scales follow the measurements
-
-
-def _copy(meta: FP8TensorMeta) -> FP8TensorMeta:
-    copied = FP8TensorMeta()
-    copied.__dict__.update(meta.__dict__)
-    return copied
 
 
 class TransformerEngineBaseModule(torch.nn.Module):
@@ -62,19 +56,25 @@ class TransformerEngineBaseModule(torch.nn.Module):
         measures = due if manual is None else manual
         follows = due if manual is None else True
         self._measures = measures
-        forward = self.fp8_meta[FORWARD]
         hybrid = recipe.fp8_format is Format.HYBRID
-        saved = self.fp8_meta[HYBRID] if hybrid else forward
         if follows:
-            forward.update(recipe, recipe.fp8_format.value.max_fwd)
+            self.fp8_meta[FORWARD].update(recipe, recipe.fp8_format.value.max_fwd)
             if hybrid:
-                saved.update(recipe, recipe.fp8_format.value.max_bwd)
+                self.fp8_meta[HYBRID].update(recipe, recipe.fp8_format.value.max_bwd)
+        forward = self.fp8_meta[FORWARD].scales()
+        saved = self.fp8_meta[HYBRID].scales() if hybrid else forward
         backward = self.fp8_meta[BACKWARD]
         if distributed.is_fp8_activation_recompute_enabled() and self.training:
-            fixed = _copy(forward)
-            again = _copy(saved) if hybrid else fixed
-            self._again.append(Run(recipe, fixed, again, backward, False, measures, follows))
+            self._again.append(Run(recipe, forward, saved, backward, False, measures, follows))
         return Run(recipe, forward, saved, backward, measures, measures, follows)
+
+    def measure(self, run: Run, *tensors: torch.Tensor) -> None:
+        """Measures the tensors of a forward, if the run measures."""
+        if not run.measures:
+            return
+        self.fp8_meta[FORWARD].measure(*tensors)
+        if run.recipe.fp8_format is Format.HYBRID:
+            self.fp8_meta[HYBRID].measure(*tensors)
 
     def get_amax_measure_state(self) -> dict[str, bool]:
         """Whether the newest run measured."""
@@ -91,6 +91,23 @@ class TransformerEngineBaseModule(torch.nn.Module):
                 self.fp8_meta[name].reset(tensors, recipe.amax_history_len, device)
             else:
                 self.fp8_meta[name].resize(recipe.amax_history_len)
+
+    def save_fp8_meta(self) -> dict[str, Any]:
+        """Copies of the scales, the measurements and the count of runs, for load_fp8_meta."""
+        metas = {
+            name: ({n: t.clone() for n, t in meta.tensors().items()}, meta.measured)
+            for name, meta in self.fp8_meta.items()
+            if isinstance(meta, FP8TensorMeta)
+        }
+        return {"metas": metas, "run_cnt": self.run_cnt}
+
+    def load_fp8_meta(self, saved: dict[str, Any]) -> None:
+        """Undoes what runs since save_fp8_meta changed, such as those that capture an HPU graph.
+        Raises ValueError if the history has another length than then."""
+        self.run_cnt = saved["run_cnt"]
+        for name, meta in self.fp8_meta.items():
+            if isinstance(meta, FP8TensorMeta):
+                meta.restore(*saved["metas"].get(name, (meta.initial(), False)))
 
     # A tensor, because some libraries save nothing else.
     def get_extra_state(self) -> torch.Tensor:

@@ -168,10 +168,7 @@ class Linear(TransformerEngineBaseModule):
                 self._cached = quantized_weight(weight.detach(), run)
             cached = self._cached
         y: Tensor = _Fp8Linear.apply(x, weight, bias, cached, run, self.minimize_memory, dtype)
-        if run.measures:
-            run.forward.measure(x, weight)
-            if run.saved is not run.forward:
-                run.saved.measure(x, weight)
+        self.measure(run, x, weight)
         return y.view(*inp.shape[:-1], y.shape[-1])
 
     def extra_repr(self) -> str:

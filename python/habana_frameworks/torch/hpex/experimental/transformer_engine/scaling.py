@@ -3,6 +3,8 @@ lie below the largest number of the format."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 
 from .recipe import DelayedScaling
@@ -47,10 +49,20 @@ def largest(x: torch.Tensor) -> torch.Tensor:
     return x.detach().abs().amax().float()
 
 
+class Scales(NamedTuple):
+    """Copies of the scales of one run."""
+
+    scale: torch.Tensor
+    scale_inv: torch.Tensor
+
+
 class FP8TensorMeta:
     """Scales and measurements of some tensors of a layer, which have an index each.
 
     amax_history has a row for each measurement; amax_history_index is the row of the newest one.
+    All tensors are written in place, so that a replayed HPU graph goes on from its last replay. A
+    run takes copies of the scales: its backward, and a checkpoint that is computed again, need the
+    old ones.
     """
 
     scale: torch.Tensor
@@ -95,15 +107,18 @@ class FP8TensorMeta:
             found = recipe.scaling_factor_compute_algo(amax, self.scale, fp8_max, recipe)
         else:
             found = scale_of(amax, self.scale, fp8_max, recipe.margin)
-        # New tensors: a checkpoint that is computed again needs the old ones.
-        self.scale, self.scale_inv = found, 1.0 / found
+        self.scale.copy_(found)
+        self.scale_inv.copy_(1.0 / found)
         self.measured = False
+
+    def scales(self) -> Scales:
+        return Scales(self.scale.clone(), self.scale_inv.clone())
 
     def measure(self, *tensors: torch.Tensor) -> None:
         """Adds a row with the largest elements of these tensors to the history."""
         row = torch.stack([largest(t) for t in tensors])
-        self.amax_history_index = (self.amax_history_index + 1) % self.amax_history.shape[0]
-        self.amax_history = self.amax_history.index_copy(0, self.amax_history_index, row[None])
+        self.amax_history_index.copy_((self.amax_history_index + 1) % self.amax_history.shape[0])
+        self.amax_history.index_copy_(0, self.amax_history_index, row[None])
         self.measured = True
 
     def tensors(self) -> dict[str, torch.Tensor]:
@@ -112,5 +127,25 @@ class FP8TensorMeta:
 
     def load(self, tensors: dict[str, torch.Tensor], measured: bool, device: torch.device) -> None:
         for name, tensor in tensors.items():
-            setattr(self, name, tensor.to(device))
+            setattr(self, name, tensor.to(device, copy=True))
         self.measured = measured
+
+    def restore(self, tensors: dict[str, torch.Tensor], measured: bool) -> None:
+        """Like load(), but in the memory of the present tensors, which HPU graphs may use."""
+        length, wanted = self.amax_history.shape[0], tensors["amax_history"].shape[0]
+        if length != wanted:
+            raise ValueError(
+                f"te: the history of amax has {length} rows, and the saved one has {wanted}; "
+                "load it with the recipe that it was saved with"
+            )
+        for name, tensor in tensors.items():
+            getattr(self, name).copy_(tensor)
+        self.measured = measured
+
+    def initial(self) -> dict[str, torch.Tensor]:
+        """The tensors as they are before the first run."""
+        ones = ("scale", "scale_inv")
+        return {
+            name: torch.ones_like(t) if name in ones else torch.zeros_like(t)
+            for name, t in self.tensors().items()
+        }
