@@ -273,15 +273,31 @@ def test_other_backends_leave_layers_out_of_graphs():
     assert not any("lstm" in str(node.target) for gm in graphs for node in gm.graph.nodes)
 
 
-def test_who_does_not_want_layers_in_graphs():
-    layer = nn.LSTM(4, 4).to("hpu")
+_SETTINGS = """
+import torch
+import habana_frameworks.torch
+from habana_frameworks.torch.dynamo import report
+
+config = torch._dynamo.config
+layer, x = torch.nn.LSTM(4, 4).to("hpu"), torch.randn(3, 2, 4).to("hpu")
+
+def graphs():
+    torch._dynamo.reset()
     before = len(report().graphs)
-    compiled = torch.compile(layer, backend="hpu_backend")
-    x = torch.randn(3, 2, 4, device="hpu")
-    revert = torch._dynamo.config._make_closure_patcher(allow_rnn=False)()
-    try:
-        with torch.no_grad():
-            compiled(x)
-        assert len(report().graphs) == before
-    finally:
-        revert()
+    with torch.no_grad():
+        torch.compile(layer, backend="hpu_backend")(x)
+    return len(report().graphs) - before
+
+revert = config._make_closure_patcher(allow_rnn=False)()
+found = [graphs()]
+revert()
+found.append(graphs())
+torch.export.export(torch.nn.Linear(3, 3), (torch.randn(2, 3),))
+assert not config._is_default("allow_rnn")
+print([*found, graphs()])
+"""
+
+
+def test_layers_are_in_graphs_unless_the_user_says_no():
+    """Also after torch.export, which leaves Dynamo's settings as if the user had made them."""
+    assert output_of(_SETTINGS).stdout.splitlines()[-1] == "[0, 1, 1]"

@@ -280,13 +280,25 @@ def _traced(kind: str, otherwise: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def _user_decides() -> bool:
+    """True if the user has set torch._dynamo.config.allow_rnn. torch.export sets it for a while and
+    restores the value as if the user had set it; a setting that only torch.export makes shows it.
+    """
+    config = dynamo_config
+    is_default = config._is_default  # type: ignore[attr-defined]
+    if is_default("allow_rnn"):
+        return False
+    return config.allow_rnn or is_default("do_not_emit_runtime_asserts")
+
+
 @contextmanager
 def in_graphs() -> Iterator[None]:
     """Dynamo takes layers into graphs, which by default it leaves out; unless the user has set
-    torch._dynamo.config.allow_rnn, whose setting then holds. For frames of hpu_backend alone: other
-    backends would get layers that are traced without what `register` makes of them."""
+    torch._dynamo.config.allow_rnn, whose setting then holds (a False not after torch.export). For
+    frames of hpu_backend alone: other backends would get layers that are traced without what
+    `register` makes of them."""
     config = dynamo_config
-    if not config._is_default("allow_rnn"):  # type: ignore[attr-defined]
+    if _user_decides():
         yield
         return
     # config.patch would leave the restored value as if the user had set it.
