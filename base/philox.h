@@ -50,4 +50,12 @@ constexpr bool DrawsExactIntegers(int64_t low, int64_t high) {
   return -kLargest <= low && low < high && high <= kLargest && high - low <= int64_t{1} << 20;
 }
 
+// Returns whether integers in [low, high) of a larger range are drawn as the rest of 48 bits: the
+// range leaves a bias of at most 2^-16, and sums with `low` fit into f64, in which graphs hold
+// numbers.
+constexpr bool DrawsWideIntegers(int64_t low, int64_t high) {
+  constexpr int64_t kLargest = int64_t{1} << 52;
+  return -kLargest <= low && low < high && high <= kLargest && high - low <= int64_t{1} << 32;
+}
+
 }  // namespace hpu

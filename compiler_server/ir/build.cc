@@ -1,5 +1,6 @@
 #include "compiler_server/ir/build.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -42,6 +43,24 @@ Node* Builder::EmitNode(OpKind op, std::vector<Value*> operands, Attrs attrs,
     placeholder_ = graph_.CreateNode(OpKind::kFull, {}, {{AttrKey::kValue, 0.0}}, {scalar, scalar});
   }
   return placeholder_;
+}
+
+Value* Builder::Emit(OpKind op, std::vector<Value*> operands, Attrs attrs,
+                     const TensorType* declared) {
+  const OpClass op_class = Traits(op).op_class;
+  const bool calculates =
+      (op_class == OpClass::kElementwise && op != OpKind::kCast) || op_class == OpClass::kReduce;
+  const auto is_f8 = [](const Value* x) { return x != nullptr && IsFloat8(x->type.dtype); };
+  const auto first = std::ranges::find_if(operands, is_f8);
+  if (!calculates || first == operands.end()) {
+    return EmitNode(op, std::move(operands), std::move(attrs), declared)->result();
+  }
+  const DType narrow = (*first)->type.dtype;
+  for (Value*& operand : operands) {
+    if (is_f8(operand)) operand = Cast(operand, DType::kF32);
+  }
+  Value* result = EmitNode(op, std::move(operands), std::move(attrs), declared)->result();
+  return result->type.dtype == DType::kF32 ? Cast(result, narrow) : result;
 }
 
 Value* Builder::Cast(Value* x, DType dtype) {
@@ -123,7 +142,8 @@ Value* Builder::Full(double value, DType dtype, Dims sizes) {
 }
 
 Value* Builder::Number(double value, DType dtype, OpKind op) {
-  const bool wide = IsNarrowFloat(dtype) && Has(op, OpFlag::kKeepsNumbers) && !std::isnan(value) &&
+  const bool narrow = IsNarrowFloat(dtype) || IsFloat8(dtype);
+  const bool wide = narrow && Has(op, OpFlag::kKeepsNumbers) && !std::isnan(value) &&
                     RoundTo(dtype, value) != value;
   return Scalar(value, wide ? DType::kF32 : dtype);
 }

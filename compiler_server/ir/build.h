@@ -28,10 +28,10 @@ class Builder {
 
   Node* EmitNode(OpKind op, std::vector<Value*> operands, Attrs attrs = {},
                  const TensorType* declared = nullptr);
+  // Returns the only result of a node. No device calculates with types of 8 bits that are floats,
+  // so elementwise ops and reductions of them are emitted in f32, and the result is rounded.
   Value* Emit(OpKind op, std::vector<Value*> operands, Attrs attrs = {},
-              const TensorType* declared = nullptr) {
-    return EmitNode(op, std::move(operands), std::move(attrs), declared)->result();
-  }
+              const TensorType* declared = nullptr);
 
   // These return their operand if there is nothing to do.
   Value* Cast(Value* x, DType dtype);

@@ -27,6 +27,16 @@ double FloorDiv(double x, double y) {
   return quotient == 0 ? std::copysign(0.0, x / y) : std::round(quotient);
 }
 
+// Shifts of integers. A count outside of [0, 64) leaves 0 to the left, and the sign to the right.
+double ShiftLeft(double x, double count) {
+  if (count < 0 || count >= 64) return 0;
+  return static_cast<double>(static_cast<int64_t>(static_cast<uint64_t>(Int(x)) << Int(count)));
+}
+double ShiftRight(double x, double count) {
+  const int64_t places = count >= 0 && count < 64 ? Int(count) : 63;
+  return static_cast<double>(Int(x) >> places);
+}
+
 #include "compiler_server/ir/element_functions.inc"
 
 static_assert(std::size(kElementFunctions) == kNumOps);

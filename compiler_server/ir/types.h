@@ -34,6 +34,7 @@ struct TensorType {
 
 // Whether this float type is calculated in f32 and rounded afterwards.
 inline bool IsNarrowFloat(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
+inline bool IsFloat8(DType dtype) { return IsFloat(dtype) && DTypeSize(dtype) == 1; }
 
 // Returns the row-major type.
 TensorType Contiguous(DType dtype, Dims sizes);

@@ -166,7 +166,12 @@ void LowerRandomUniform(const NodeLowering& at) {
   synEmulatorPhiloxParams params = {};
   params.baseLow = static_cast<uint32_t>(base);
   params.baseHigh = static_cast<uint32_t>(base >> 32);
-  at.graph.TypedNode("philox_uniform_fwd", DType::kF32, at.in, at.out, Params(params));
+  // Numbers lie row by row, so a tensor of too many dimensions is filled as one row.
+  const bool is_flat = at.out[0].rank() > kMaxKernelRank;
+  const Dims sizes = is_flat ? Dims{NumElements(at.out[0].sizes)} : at.out[0].sizes;
+  const Tensor numbers = is_flat ? at.graph.Intermediate(DType::kF32, sizes) : at.out[0];
+  at.graph.TypedNode("philox_uniform_fwd", DType::kF32, at.in, {numbers}, Params(params));
+  if (is_flat) at.graph.Reshape(numbers, at.out[0]);
 }
 
 const char* Expandable(const ir::Node& node) {

@@ -50,6 +50,10 @@ constexpr ParamsRow kParams[] = {
      [](const ir::Node&) {
        return AsBytes(ns_RoundKernel_Params{.roundMode = NS_ROUND_HALF_TO_EVEN});
      }},
+    {OpKind::kShiftLeft,
+     [](const ir::Node&) { return AsBytes(ns_BitShiftKernel_Params{NS_SHIFT_LEFT}); }},
+    {OpKind::kShiftRight,
+     [](const ir::Node&) { return AsBytes(ns_BitShiftKernel_Params{NS_SHIFT_RIGHT}); }},
     {OpKind::kSoftplus,
      [](const ir::Node& node) {
        return AsBytes(

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler_server/ir/host_tensor.h"
+#include "compiler_server/lowering/dims.h"
 #include "synapse/include/synapse_kernel_params.h"
 #include "synapse/include/synapse_node_params.h"
 
@@ -206,10 +207,20 @@ void SynGraph::Broadcast(const Tensor& from, const Tensor& to) { Node("broadcast
 
 void SynGraph::Copy(const Tensor& from, const Tensor& to) { Node("identity", {from}, {to}); }
 
+bool SynGraph::RunsFlat(const Tensor& from, const Tensor& to,
+                        void (SynGraph::*kernel)(const Tensor& from, const Tensor& to)) {
+  if (from.rank() <= kMaxKernelRank) return false;
+  const ir::Dims flat{NumElements(from.sizes)};
+  const Tensor result = Intermediate(to.dtype, flat);
+  (this->*kernel)(Reshaped(from, flat), result);
+  Reshape(result, to);
+  return true;
+}
+
 void SynGraph::Cast(const Tensor& from, const Tensor& to) {
-  if (from.dtype == to.dtype) {
-    Copy(from, to);
-  } else if (to.dtype == DType::kBool) {
+  if (from.dtype == to.dtype) return Copy(from, to);
+  if (RunsFlat(from, to, &SynGraph::Cast)) return;
+  if (to.dtype == DType::kBool) {
     // True means "not equal to zero", also for NaN.
     const Tensor is_zero = Intermediate(DType::kBool, from.sizes);
     TypedNode("equal_fwd", from.dtype, {from, Scalar(from.dtype, 0)}, {is_zero});
@@ -226,6 +237,7 @@ void SynGraph::Cast(const Tensor& from, const Tensor& to) {
 }
 
 void SynGraph::CastResult(const Tensor& from, const Tensor& to) {
+  if (RunsFlat(from, to, &SynGraph::CastResult)) return;
   const ns_CastKernel_Params params{.round_mode = NS_CAST_ROUND_DEFAULT};
   Node("cast_" + std::string(GuidSuffix(from.dtype)) + "_to_" + std::string(GuidSuffix(to.dtype)),
        {from}, {to}, Params(params));

@@ -144,6 +144,10 @@ class SynGraph {
   absl::StatusOr<synRecipeHandle> Compile(const std::string& name);
 
  private:
+  // Runs a kernel on rows of all elements if the tensors have more dimensions than kernels take;
+  // otherwise returns false.
+  bool RunsFlat(const Tensor& from, const Tensor& to,
+                void (SynGraph::*kernel)(const Tensor& from, const Tensor& to));
   bool Check(synStatus status, const char* call);
   std::string AutoName(char prefix) {
     return std::string(1, prefix).append(std::to_string(unnamed_++));

@@ -34,6 +34,7 @@ const std::unordered_map<std::string_view, HandlerRow>& Handlers() {
                             NormBackwardRows(),
                             PointwiseBackwardRows(),
                             RandomRows(),
+                            DistributionRows(),
                             QuantizeRows(),
                             QuantizedWeightRows(),
                             VolumePoolRows(),

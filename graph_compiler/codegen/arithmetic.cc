@@ -327,6 +327,8 @@ llvm::Value* EmitBool(llvm::IRBuilder<>& b, Opcode op, const std::vector<llvm::V
       return b.CreateAnd(a[0], a[1]);
     case Opcode::kSub:
       return b.CreateXor(a[0], a[1]);
+    case Opcode::kShr:
+      return b.CreateAnd(a[0], b.CreateNot(a[1]));
     default:
       return a[0];
   }

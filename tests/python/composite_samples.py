@@ -26,6 +26,21 @@ POINTWISE = [
         for x in (i, i32)
         for by in (0, 3)
     ),
+    *(
+        a(f"{name}_shift.{form}", *args)
+        for name in ("bitwise_left", "bitwise_right")
+        for x in (i, i32)
+        for form, args in (
+            ("Tensor", (x(3, 5), x(5))),
+            ("Tensor_Scalar", (x(4), 2)),
+            ("Scalar_Tensor", (5, x(4))),
+        )
+    ),
+    a("__lshift__.Tensor", i(3, 5), i(5)),
+    a("__rshift__.Tensor", i32(3, 5), i32(5)),
+    a("_add_relu.Tensor", f(3, 5), f(5), alpha=0.5),
+    a("_add_relu.Scalar", f(3, 5), 0.25),
+    a("remainder.Scalar_Tensor", 5, f(3, 5)),
     *(a("round.decimals", x(9), decimals=d) for x in (f, h) for d in (-1, 0, 2)),
     a("rrelu_with_noise_functional.default", f(9), f(9)),
     a("rrelu_with_noise_functional.default", h(9), h(9), 0.1, 0.4),
@@ -42,6 +57,17 @@ SELECTION = [
     a("searchsorted.Tensor", f(3, 1), f(3, 5), right=True),
     a("searchsorted.Tensor", i(1), i(5), side="right", out_int32=True),
     a("searchsorted.Tensor", f(1), f()),
+    a("searchsorted.Scalar", f(1), 0.5),
+    a("searchsorted.Tensor", f(1), f(4), sorter=T((1,), torch.int64)),
+    *(a("bucketize.Tensor", f(3, 5), f(1), right=right) for right in (False, True)),
+    a("bucketize.Scalar", 0.25, f(1), out_int32=True),
+    *(a("_aminmax.default", x(3, 5)) for x in (f, b)),
+    *(a("_aminmax.dim", x(3, 5), 1, True) for x in (f, i)),
+    *(a("_pdist_forward.default", f(5, 3), p) for p in (0.0, 1.0, 2.0, float("inf"))),
+    a("embedding_renorm.default", f(6, 3), i(4), 0.5, 2.0),
+    *(a("scatter.value_reduce", f(2, 5), 1, i(2, 3), 2.0, reduce=r) for r in ("add", "multiply")),
+    a("logspace.default", 0, 3, 7),
+    a("logspace.default", -1, 2, 4, 2.5, dtype=torch.bfloat16),
     a("histc.default", f(20), 5, -1, 1),
     a("histc.default", f(4, 5), 3, 0.0, 0.5),
     a("masked_scatter.default", f(3, 4), b(3, 4), f(12)),
@@ -90,9 +116,17 @@ DISTANCES = [
 ]
 
 MARGINS = [
-    a("multilabel_margin_loss_forward.default", x, target, reduction)
-    for reduction in (0, 1, 2)
-    for x, target in ((f(4, 5), i(4, 5)), (f(5), i(5)))
+    *(
+        a("multi_margin_loss_backward.default", grad, x, target, p, 0.7, f(5), reduction)
+        for reduction in (0, 1, 2)
+        for p in (1, 2)
+        for grad, x, target in ((f(4) if reduction == 0 else f(), f(4, 5), i(4)), (f(), f(5), i()))
+    ),
+    *(
+        a("multilabel_margin_loss_forward.default", x, target, reduction)
+        for reduction in (0, 1, 2)
+        for x, target in ((f(4, 5), i(4, 5)), (f(5), i(5)))
+    ),
 ]
 
 SAMPLED = [

@@ -117,6 +117,45 @@ bool Equal(const Tensor& self, const Tensor& other) {
   return self.numel() == 0 || !self.ne(other).any().item<bool>();
 }
 
+Tensor& MaskedSelectOut(const Tensor& self, const Tensor& mask, Tensor& out) {
+  return Into(out, MaskedSelect(self, mask));
+}
+
+// bincount(x, weights, minlength): adds the weights of equal elements.
+Tensor Bincount(const Tensor& self, const std::optional<Tensor>& weights, int64_t minlength) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const bool weighted = weights.has_value() && weights->defined();
+  TORCH_CHECK(minlength >= 0, "minlength should be >= 0");
+  TORCH_CHECK(at::isIntegralType(self.scalar_type(), /*includeBool=*/false) && self.dim() == 1,
+              "bincount only supports 1-d non-negative integral inputs.");
+  TORCH_CHECK(!weighted || (weights->dim() == 1 && weights->numel() == self.numel()),
+              "weights should be 1-d and have the same length as input");
+  at::ScalarType dtype = at::kLong;
+  if (weighted) dtype = weights->scalar_type() == at::kFloat ? at::kFloat : at::kDouble;
+  const auto options = self.options().dtype(dtype);
+  if (self.numel() == 0) return at::zeros({minlength}, options);
+  const auto [smallest, largest] = at::aminmax(self.to(at::kLong));
+  const Tensor ends = at::stack({smallest, largest}).to(at::kCPU);
+  TORCH_CHECK(ends[0].item<int64_t>() >= 0,
+              "bincount only supports 1-d non-negative integral inputs.");
+  const Tensor each = weighted ? weights->to(dtype) : at::ones({self.numel()}, options);
+  const int64_t bins = std::max(minlength, ends[1].item<int64_t>() + 1);
+  return at::zeros({bins}, options).scatter_add_(0, self.to(at::kLong), each);
+}
+
+Tensor RepeatInterleave(const Tensor& repeats, std::optional<int64_t> /*output_size*/) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  TORCH_CHECK(repeats.dim() == 1, "repeat_interleave only accept 1D vector as repeat");
+  TORCH_CHECK(repeats.scalar_type() == at::kLong || repeats.scalar_type() == at::kInt,
+              "repeats has to be Long or Int tensor");
+  if (repeats.numel() == 0) return at::empty_like(repeats);
+  const Tensor all = at::stack({repeats.min().to(at::kLong), repeats.sum()}).to(at::kCPU);
+  TORCH_CHECK(all[0].item<int64_t>() >= 0, "repeats can not be negative");
+  return at::repeat_interleave(repeats, std::optional<int64_t>(all[1].item<int64_t>()));
+}
+// A call whose size is given is work for a program.
+bool CountsItself(c10::ArrayRef<c10::IValue> arguments) { return arguments[1].isNone(); }
+
 // The beginnings of runs of equal elements in a flat tensor of at least one element.
 struct Runs {
   Tensor begins;  // a mask
@@ -182,8 +221,11 @@ std::vector<OwnKernel> DataDependentKernels() {
   return {row("aten::nonzero", &Nonzero),
           row("aten::nonzero_static", &NonzeroStatic),
           row("aten::masked_select", &MaskedSelect),
+          row("aten::masked_select.out", &MaskedSelectOut),
+          row("aten::repeat_interleave.Tensor", &RepeatInterleave, &CountsItself),
           row("aten::index.Tensor", &IndexByMask, &TakesByMask),
           row("aten::_index_put_impl_", &PutByMask, &PutsSeveral),
+          row("aten::bincount", &Bincount),
           row("aten::equal", &Equal),
           row("aten::_unique2", &Unique2),
           row("aten::unique_consecutive", &UniqueConsecutive)};

@@ -29,6 +29,7 @@ constexpr std::string_view kMixedDevices[] = {
     "aten::_pack_padded_sequence",
     "aten::_unsafe_index",
     "aten::index",
+    "aten::index_put",
     "aten::index_put_",
     "aten::_ctc_loss",
     "aten::gru",

@@ -17,6 +17,9 @@ struct OwnKernel {
   enum class Kind {
     kHost,      // it applies on the host, in place of the CPU's kernel
     kComposed,  // it calls operators on hpu, and takes the place of a program
+    // Like kComposed, but the CPU's kernel never runs in its place: it would draw other numbers, or
+    // PyTorch composes the operator on the CPU, too.
+    kAlwaysComposed,
   };
   Kind kind = Kind::kHost;
   // Null stands for true. kHost: whether a call applies anything, which is work for a program; a
@@ -28,5 +31,11 @@ struct OwnKernel {
 std::vector<OwnKernel> CopyKernels();
 std::vector<OwnKernel> RandomKernels();
 std::vector<OwnKernel> DataDependentKernels();
+std::vector<OwnKernel> DistributionKernels();
+std::vector<OwnKernel> ComposedKernels();
+
+// Copies a result into the tensor that the caller gave, which gets its sizes. Warns, as PyTorch
+// does, if it had other sizes and elements.
+at::Tensor& Into(at::Tensor& out, const at::Tensor& result);
 
 }  // namespace hpu::torch_backend

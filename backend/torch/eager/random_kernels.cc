@@ -8,13 +8,14 @@
 #include <cmath>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "backend/torch/device/generator.h"
 #include "backend/torch/eager/fallback.h"
 #include "backend/torch/eager/host_access.h"
 #include "backend/torch/eager/own_kernel.h"
 #include "backend/torch/pytorch/unstable_torch.h"
-#include "base/normal.h"
+#include "base/distributions.h"
 #include "base/parallel.h"
 #include "base/philox.h"
 
@@ -173,6 +174,55 @@ Tensor& Normal(Tensor& self, double mean, double std, MaybeGenerator generator) 
   });
 }
 
+// Calls make(u) for the f32 number u of each element.
+template <typename Make>
+Tensor& FillFromUniform(Tensor& self, const RandomPlace& place, const Make& make) {
+  return Write(self, [&](Tensor& values) {
+    const auto fill = [&](auto* data) {
+      using Element = std::remove_pointer_t<decltype(data)>;
+      Draw(place, static_cast<uint64_t>(values.numel()), [&](uint64_t i, uint32_t bits) {
+        data[i] = static_cast<Element>(make(UniformFromBits(bits)));
+      });
+    };
+    AT_DISPATCH_SWITCH(
+        values.scalar_type(), "draw_hpu",
+        AT_DISPATCH_CASE(at::kFloat, [&] { fill(values.mutable_data_ptr<scalar_t>()); })
+            AT_DISPATCH_CASE(at::kBFloat16, [&] { fill(values.mutable_data_ptr<scalar_t>()); })
+                AT_DISPATCH_CASE(at::kHalf, [&] { fill(values.mutable_data_ptr<scalar_t>()); })
+                    AT_DISPATCH_CASE(at::kInt, [&] { fill(values.mutable_data_ptr<scalar_t>()); })
+                        AT_DISPATCH_CASE(at::kLong,
+                                         [&] { fill(values.mutable_data_ptr<scalar_t>()); }));
+  });
+}
+bool IsHeldFloat(const Tensor& self) {
+  return self.scalar_type() == at::kFloat || self.scalar_type() == at::kBFloat16 ||
+         self.scalar_type() == at::kHalf;
+}
+
+Tensor& Exponential(Tensor& self, double rate, MaybeGenerator generator) {
+  if (!IsHeldFloat(self)) {
+    return at::native::call_fallback_fn<&RunOnCpu, ATEN_OP(exponential_)>::call(self, rate,
+                                                                                generator);
+  }
+  TORCH_CHECK(rate > 0.0, "exponential_ expects lambda > 0.0, but found lambda=", rate);
+  const auto scale = static_cast<float>(1 / rate);
+  return FillFromUniform(self, TakeFor(self, generator), [&](float u) {
+    return ExponentialFromUniform(HostArithmetic(), u) * scale;
+  });
+}
+
+Tensor& Geometric(Tensor& self, double p, MaybeGenerator generator) {
+  const bool held =
+      IsHeldFloat(self) || self.scalar_type() == at::kInt || self.scalar_type() == at::kLong;
+  if (!held) {
+    return at::native::call_fallback_fn<&RunOnCpu, ATEN_OP(geometric_)>::call(self, p, generator);
+  }
+  TORCH_CHECK(0 < p && p < 1, "geometric_ expects p to be in (0, 1), but got p=", p);
+  const auto scale = static_cast<float>(-1 / std::log1p(-p));
+  return FillFromUniform(self, TakeFor(self, generator),
+                         [&](float u) { return GeometricFromUniform(HostArithmetic(), u, scale); });
+}
+
 // Draws integers in [low, high), which f32 holds exactly. After rounding the product may equal the
 // range itself.
 template <typename T>
@@ -185,17 +235,67 @@ void FillIntegers(const RandomPlace& place, int64_t low, int64_t high, Tensor& v
   });
 }
 
+// Draws integers in [low, high) as the rest of 48 bits, of which a second draw gives the lower
+// half.
+template <typename T>
+void FillWideIntegers(const RandomPlace& place, int64_t low, int64_t high, Tensor& values) {
+  T* data = values.mutable_data_ptr<T>();
+  const auto count = static_cast<uint64_t>(values.numel());
+  const RandomPlace second{place.seed, place.offset + PhiloxBlocks(count)};
+  std::vector<uint32_t> upper(count);
+  Draw(place, count, [&](uint64_t i, uint32_t bits) { upper[i] = bits >> 8; });
+  Draw(second, count, [&](uint64_t i, uint32_t bits) {
+    const int64_t number = int64_t{upper[i]} << 24 | bits >> 8;
+    data[i] = static_cast<T>(number % (high - low) + low);
+  });
+}
+
+// Returns whether the type holds all integers of [from, to) exactly, as in random.cc of the
+// decompositions.
+bool HoldsIntegers(at::ScalarType dtype, int64_t from, int64_t to) {
+  const auto within = [&](int bits) {
+    return -(int64_t{1} << bits) <= from && to <= int64_t{1} << bits;
+  };
+  switch (dtype) {
+    case at::kBool:
+      return from >= 0 && to <= 2;
+    case at::kByte:
+      return from >= 0 && to <= 256;
+    case at::kChar:
+      return within(7);
+    case at::kShort:
+      return within(15);
+    case at::kInt:
+      return within(31);
+    case at::kLong:
+      return within(62);
+    case at::kBFloat16:
+      return within(8);
+    case at::kHalf:
+      return within(11);
+    case at::kFloat:
+      return within(24);
+    default:
+      return false;
+  }
+}
+
 Tensor& RandomFrom(Tensor& self, int64_t from, std::optional<int64_t> to,
                    MaybeGenerator generator) {
-  const bool held = self.scalar_type() == at::kLong || self.scalar_type() == at::kInt;
-  if (!held || !to.has_value() || !DrawsExactIntegers(from, *to)) {
+  const bool held = to.has_value() && HoldsIntegers(self.scalar_type(), from, *to);
+  const bool exact = held && DrawsExactIntegers(from, *to);
+  if (!exact && !(held && DrawsWideIntegers(from, *to))) {  // its kernel checks the range
     return at::native::call_fallback_fn<&RunOnCpu, ATEN_OP2(random_, from)>::call(self, from, to,
                                                                                   generator);
   }
-  const RandomPlace place = TakeFor(self, generator);
+  const auto count = static_cast<uint64_t>(self.numel());
+  const RandomPlace place = TakeRandom(generator, PhiloxBlocks(count) * (exact ? 1 : 2));
   return Write(self, [&](Tensor& values) {
-    AT_DISPATCH_INDEX_TYPES(values.scalar_type(), "random_hpu",
-                            [&] { FillIntegers<index_t>(place, from, *to, values); });
+    AT_DISPATCH_ALL_TYPES_AND3(at::kBool, at::kBFloat16, at::kHalf, values.scalar_type(),
+                               "random_hpu", [&] {
+                                 if (exact) return FillIntegers<scalar_t>(place, from, *to, values);
+                                 FillWideIntegers<scalar_t>(place, from, *to, values);
+                               });
   });
 }
 Tensor& RandomTo(Tensor& self, int64_t to, MaybeGenerator generator) {
@@ -218,6 +318,8 @@ std::vector<OwnKernel> RandomKernels() {
       {"aten::uniform_", KernelFunction::makeFromUnboxedRuntimeFunction(&Uniform)},
       {"aten::bernoulli_.float", KernelFunction::makeFromUnboxedRuntimeFunction(&Bernoulli)},
       {"aten::bernoulli_.Tensor", KernelFunction::makeFromUnboxedRuntimeFunction(&BernoulliTensor)},
+      {"aten::exponential_", KernelFunction::makeFromUnboxedRuntimeFunction(&Exponential)},
+      {"aten::geometric_", KernelFunction::makeFromUnboxedRuntimeFunction(&Geometric)},
       {"aten::native_dropout", KernelFunction::makeFromUnboxedRuntimeFunction(&NativeDropout)},
       {"aten::normal_", KernelFunction::makeFromUnboxedRuntimeFunction(&Normal)},
       {"aten::random_.from", KernelFunction::makeFromUnboxedRuntimeFunction(&RandomFrom)},

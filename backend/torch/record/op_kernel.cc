@@ -91,7 +91,10 @@ void OpKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet key
   if (Recorder& recorder = Recorder::Get(); recorder.Records()) {
     if (Recorder::IsLazy() && !own_.has_value() && !mixed_devices_) MoveToDevice(op, stack);
     if (!IsRecordable(op, arguments)) {
-      if (IsComposed()) recorder.RefuseInCapture(op.schema().name());
+      // The parts of a call that is always composed are recorded, or refused one by one.
+      if (IsComposed() && own_->kind != OwnKernel::Kind::kAlwaysComposed) {
+        recorder.RefuseInCapture(op.schema().name());
+      }
     } else if (recorder.Record(rules_, op, argument_count_, stack)) {
       return;
     }
@@ -105,7 +108,9 @@ void OpKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet key
   const bool direct =
       !only_in_recipes_ && HostMayCompute() && AcquiredDevice().properties().host_addressable;
   if (applies && IsComposed()) {
-    return direct ? RunDirectly(op, keys, stack) : own_->kernel.callBoxed(op, keys, stack);
+    return direct && own_->kind == OwnKernel::Kind::kComposed
+               ? RunDirectly(op, keys, stack)
+               : own_->kernel.callBoxed(op, keys, stack);
   }
   const CallSignature call(arguments);
   if (call.refusal() != nullptr) return FallBack(op, keys, stack, call.refusal());

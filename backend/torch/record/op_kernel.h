@@ -72,7 +72,7 @@ class OpKernel final : public c10::OperatorKernel {
                                                 const std::string& refusal);
   // Makes the plan at the first call, because most operators are never called on the host.
   const CpuCallPlan& PlanFor(const c10::OperatorHandle& op) const;
-  bool IsComposed() const { return own_.has_value() && own_->kind == OwnKernel::Kind::kComposed; }
+  bool IsComposed() const { return own_.has_value() && own_->kind != OwnKernel::Kind::kHost; }
 
   const std::optional<OwnKernel> own_;
   const size_t argument_count_;

@@ -127,6 +127,8 @@ void RegisterOpKernels() {
   for (OwnKernel& row : CopyKernels()) own.emplace(row.op, row);
   for (OwnKernel& row : RandomKernels()) own.emplace(row.op, row);
   for (OwnKernel& row : DataDependentKernels()) own.emplace(row.op, row);
+  for (OwnKernel& row : DistributionKernels()) own.emplace(row.op, row);
+  for (OwnKernel& row : ComposedKernels()) own.emplace(row.op, row);
   DefineCustomKernel();
   RegisterOpKernel(kCustomKernel, "");
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();

@@ -155,7 +155,7 @@ Value* Call::Operand(std::string_view name, DType dtype) {
 }
 
 Value* Call::Factor(std::string_view name, DType dtype) {
-  if (!ir::IsNarrowFloat(dtype)) return Operand(name, dtype);
+  if (!ir::IsNarrowFloat(dtype) && !ir::IsFloat8(dtype)) return Operand(name, dtype);
   if (!IsTensor(name)) return b.Number(Float(name), dtype, OpKind::kMul);
   Value* tensor = Tensor(name);
   const bool number = tensor->type.rank() == 0 && !ir::IsNarrowFloat(tensor->type.dtype);

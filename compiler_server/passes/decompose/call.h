@@ -160,6 +160,7 @@ std::span<const HandlerRow> IndexBackwardRows();
 std::span<const HandlerRow> ConvBackwardRows();
 std::span<const HandlerRow> ForeachRows();
 std::span<const HandlerRow> RandomRows();
+std::span<const HandlerRow> DistributionRows();
 std::span<const HandlerRow> QuantizeRows();
 
 // Returns whether a recipe can calculate the numbers of a call that draws random numbers.

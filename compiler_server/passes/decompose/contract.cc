@@ -1,7 +1,7 @@
 // Rewrites matrix products.
 #include <algorithm>
 
-#include "compiler_server/passes/decompose/expression.h"
+#include "compiler_server/passes/decompose/vector_norm.h"
 
 namespace hpu::compiler {
 namespace {
@@ -134,8 +134,8 @@ void Trilinear(Call& call) {
 Expr Differences(Call& call) {
   const Expr x1 = In(call, "x1");
   const Expr x2 = In(call, "x2");
-  if (call.refused() || x1.rank() < 2 || x2.rank() < 2 || call.Float("p") != 2) {
-    call.Refuse("distances of ", ToText(x1.value->type), " by p = ", call.Float("p"));
+  if (call.refused() || x1.rank() < 2 || x2.rank() < 2) {
+    call.Refuse("distances of ", ToText(x1.value->type));
     return x1;
   }
   return WithDims(x1, {x1.rank() - 1}) - WithDims(x2, {x2.rank() - 2});
@@ -145,8 +145,7 @@ Expr Differences(Call& call) {
 void Distances(Call& call) {
   const Expr difference = Differences(call);
   if (call.refused()) return;
-  const Expr square = Sum(difference * difference, {difference.rank() - 1}, false);
-  Give(call, Apply(OpKind::kSqrt, square));
+  Give(call, VectorNorm(difference, call.Float("p"), {difference.rank() - 1}, false));
 }
 
 // _cdist_backward(grad, x1, x2, p, distances): the distance of equal points has no gradient, so
@@ -154,7 +153,9 @@ void Distances(Call& call) {
 void DistancesBackward(Call& call) {
   const Expr difference = Differences(call);
   const Expr distance = In(call, "cdist");
-  if (call.refused()) return;
+  if (call.refused() || call.Float("p") != 2) {
+    return call.Refuse("gradient of distances by p = ", call.Float("p"));
+  }
   const Expr share = Where(distance == 0.0, 0.0, In(call, call.name(0)) / distance);
   const Expr each = WithDims(share, {share.rank()}) * difference;
   if (call.refused()) return;

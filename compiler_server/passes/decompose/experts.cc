@@ -228,6 +228,8 @@ void MixtureOfExperts(Call& call) {
   }
   if (call.result_count() == 1) return Give(call, y);
   Value* largest = call.b.Reduce(OpKind::kReduceMax, between.value, {0, 2}, false);
+  // The reference takes the largest of values in the type of the activations.
+  largest = call.b.Cast(largest, call.type(0).dtype);
   Give(call, {y, {&call, largest}});
 }
 

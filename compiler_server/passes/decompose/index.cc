@@ -1,8 +1,8 @@
 // Rewrites indexing and sorting.
 #include <algorithm>
 
-#include "compiler_server/passes/decompose/call.h"
 #include "compiler_server/passes/decompose/indexing.h"
+#include "compiler_server/passes/decompose/vector_norm.h"
 
 namespace hpu::compiler {
 namespace {
@@ -187,8 +187,9 @@ void IndexTensor(Call& call) {
   call.Return(call.b.Gather(call.b.Reshape(x, index.sizes), index.position, index.first));
 }
 
-// x[mask] = value for a single value; the mask covers the dimensions of x from `first` on.
-void PutMasked(Call& call, Value* x, Value* mask, int64_t first, Value* value) {
+// x[mask] = value, or x[mask] += value, for a single value; the mask covers the dimensions of x
+// from `first` on.
+void PutMasked(Call& call, Value* x, Value* mask, int64_t first, Value* value, bool adds) {
   const Dims& sizes = x->type.sizes;
   const auto from = sizes.begin() + std::min<int64_t>(first, x->type.rank());
   const bool fits = first + mask->type.rank() <= x->type.rank() &&
@@ -197,6 +198,7 @@ void PutMasked(Call& call, Value* x, Value* mask, int64_t first, Value* value) {
   Dims broadcast(sizes.size(), 1);
   std::copy(mask->type.sizes.begin(), mask->type.sizes.end(), broadcast.begin() + first);
   value = call.b.Reshape(value, {});
+  if (adds) value = call.b.Binary(OpKind::kAdd, x, value);
   call.Return(call.b.Emit(OpKind::kWhere, {call.b.Reshape(mask, broadcast), value, x}));
 }
 
@@ -211,8 +213,7 @@ void IndexPut(Call& call) {
   const auto given = std::find_if(indices.begin(), indices.end(), is_given);
   if (given != indices.end() && (*given)->type.dtype == DType::kBool &&
       std::count_if(indices.begin(), indices.end(), is_given) == 1) {
-    if (adds) return call.Refuse("values added by a mask");
-    return PutMasked(call, x, *given, given - indices.begin(), values);
+    return PutMasked(call, x, *given, given - indices.begin(), values, adds);
   }
   const JoinedIndex index = JoinIndices(call, x, indices, /*writes=*/true);
   if (call.refused()) return;
@@ -242,6 +243,22 @@ void Put(Call& call) {
   Value* put = call.Bool("accumulate") ? AddRows(call, row, 0, index, source)
                                        : PutAt(call, row, 0, index, source);
   call.Return(call.b.Reshape(put, call.type().sizes));
+}
+
+// embedding_renorm(x, indices, max_norm, norm_type) scales the named rows down to `max_norm`. A row
+// that is named several times is written several times, with the same values.
+void EmbeddingRenorm(Call& call) {
+  constexpr double kAgainstZero = 1e-7;  // as in PyTorch's kernel
+  Value* x = call.Tensor(kSelf);
+  Value* index = call.Tensor("indices");
+  index = call.b.Reshape(index, {index->type.elements()});
+  if (call.refused() || x->type.rank() != 2) return call.Refuse("rows of ", ToText(x->type));
+  const double limit = call.Float("max_norm");
+  const Expr rows = In(call, call.b.Gather(x, index, 0));
+  const Expr norm = VectorNorm(rows, call.Float("norm_type"), {1}, true);
+  const Expr scaled = Where(norm > limit, rows * (limit / (norm + kAgainstZero)), rows);
+  Value* source = call.b.Cast(scaled.value, call.dtype());
+  if (!call.refused()) call.Return(PutAt(call, x, 0, index, source));
 }
 
 void EmitTopk(Call& call, int64_t k, int64_t dim, bool largest) {
@@ -289,6 +306,7 @@ constexpr HandlerRow kIndexRows[] = {
     {"aten._unsafe_index_put.default", IndexPut},
     {"aten.argsort.default", Argsort},
     {"aten.embedding.default", Embedding},
+    {"aten.embedding_renorm.default", EmbeddingRenorm},
     {"aten.gather.default", GatherElements},
     {"aten.index.Tensor", IndexTensor},
     {"aten.index_copy.default", IndexCopy},

@@ -71,8 +71,10 @@ struct ScatterCall {
 };
 
 ScatterCall ScatterArguments(Call& call) {
-  ScatterCall at{call.Tensor(kSelf), 0, call.Tensor("index"), call.Tensor("src")};
-  at.source = call.b.Cast(at.source, call.dtype());
+  ScatterCall at{call.Tensor(kSelf), 0, call.Tensor("index"), nullptr};
+  at.source = call.IsTensor("src") ? call.b.Cast(call.Tensor("src"), call.dtype())
+                                   : call.b.Full(call.Stored("value", call.dtype()), call.dtype(),
+                                                 at.index->type.sizes);
   if (call.refused() || at.x->type.rank() == 0 || at.index->type.rank() != at.x->type.rank() ||
       at.source->type.rank() != at.x->type.rank()) {
     call.Refuse("scatter into ", ToText(at.x->type));
@@ -134,7 +136,8 @@ void ReduceInto(Call& call, const ScatterCall& at) {
   call.Return(call.b.Cast(x, dtype));
 }
 
-// scatter.reduce(x, dim, index, source, reduce), scatter_reduce(..., include_self)
+// scatter.reduce(x, dim, index, source, reduce), scatter.value_reduce(x, dim, index, number,
+// reduce), scatter_reduce(..., include_self)
 void ScatterReduce(Call& call) { ReduceInto(call, ScatterArguments(call)); }
 
 // index_reduce(x, dim, index, source, reduce, include_self): the index is the same for all elements
@@ -241,7 +244,7 @@ void Diagonal(Call& call) {
   const int64_t columns = sizes.back();
   const int64_t length = call.type().sizes.back();
   const int64_t start = offset >= 0 ? offset : -offset * columns;
-  if (length == 0) return call.Refuse("empty diagonal");
+  if (length == 0) return call.Return(call.b.Full(0, call.dtype(), call.type().sizes));
   sizes.pop_back();
   sizes.back() *= columns;
   x = call.b.Reshape(x, sizes);
@@ -316,6 +319,7 @@ constexpr HandlerRow kIndexBackwardRows[] = {
     {"aten.index_add.default", IndexAdd},
     {"aten.index_reduce.default", IndexReduce},
     {"aten.scatter.reduce", ScatterReduce},
+    {"aten.scatter.value_reduce", ScatterReduce},
     {"aten.scatter_add.default", ScatterAdd},
     {"aten.scatter_reduce.two", ScatterReduce},
     {"aten.select_backward.default", SelectBackward},

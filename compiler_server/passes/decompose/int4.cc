@@ -7,7 +7,7 @@ namespace {
 
 constexpr int64_t kPerWord = 8;
 
-// Returns the numbers of words [rows, words] as f32 [rows, 8 words].
+// Returns the numbers of words [.., words] as f32 [.., 8 words].
 template <bool has_sign>
 Expr Unpacked(Call& call, Value* words) {
   Dims apart = words->type.sizes;
@@ -30,19 +30,20 @@ Expr Unpacked(Call& call, Value* words) {
 }
 
 // convert_from_int4(words, scale, zero, dtype, group index) gives (number - zero) * scale. Scales
-// and zeros are given for groups of rows.
+// and zeros are given for groups of rows; those of words that are no matrix are broadcast.
 template <bool has_sign>
 void ConvertFromInt4(Call& call) {
   Value* words = call.Tensor(kInput);
   Value* scale = call.Tensor("scale");
   Value* zero = call.OptionalTensor("zero_point");
   if (call.refused()) return;
-  if (words->type.dtype != DType::kI32 || words->type.rank() != 2) {
+  const int64_t rank = words->type.rank();
+  if (words->type.dtype != DType::kI32 || rank == 0 || (rank != 2 && call.Has("g_idx"))) {
     return call.Refuse("packed numbers ", ToText(words->type));
   }
   const int64_t rows = words->type.sizes[0];
   const auto by_row = [&](Expr factor) {
-    if (factor.rank() != 2 || factor.sizes()[0] == 1) return factor;
+    if (rank != 2 || factor.rank() != 2 || factor.sizes()[0] == 1) return factor;
     if (call.Has("g_idx")) {
       return Expr{&call, call.b.Gather(factor.value, call.Tensor("g_idx"), 0)};
     }

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "compiler_server/passes/decompose/expression.h"
+#include "compiler_server/passes/decompose/indexing.h"
 
 namespace hpu::compiler {
 namespace {
@@ -182,45 +183,118 @@ void NllLossBackward(Call& call) {
   Give(call, Where(chosen & valid, each, 0.0));
 }
 
-// multilabel_margin_loss_forward(scores, target, reduction) is the sum over labels l and other
-// classes c of max(0, 1 - (x[l] - x[c])) / classes. Labels end at the first -1; the second result
-// marks their classes.
-void MultilabelMarginLoss(Call& call) {
-  const Expr x = In(call, kSelf);
-  const Expr target{&call, call.b.Cast(call.Tensor(kTarget), DType::kI32)};
-  const int64_t last = x.rank() - 1;
-  if (call.refused() || last < 0 || x.value->type.elements() == 0 || target.sizes() != x.sizes()) {
-    return call.Refuse("labels of ", ToText(x.value->type));
+// multi_margin_loss_backward(grad, scores, target, p, margin, weight, reduction). With z = margin -
+// x[target] + x[c], class c has the gradient p z^(p - 1) / classes where z is above 0, and the
+// target that of all others, negative.
+void MultiMarginLossBackward(Call& call) {
+  const Expr scores = In(call, kSelf);
+  const auto p = call.Int("p");
+  if (call.refused() || scores.rank() < 1 || scores.rank() > 2 || (p != 1 && p != 2)) {
+    return call.Refuse("margins of ", ToText(scores.value->type));
   }
-  const int64_t classes = x.sizes()[last];
-  const auto beside = [](Expr y) {  // adds a dimension for classes after those of y
-    Dims sizes = y.sizes();
-    sizes.push_back(1);
-    return Reshape(y, sizes);
-  };
-  const auto across = [](Expr y) {  // adds one before the last dimension of y
-    Dims sizes = y.sizes();
-    sizes.insert(sizes.end() - 1, 1);
-    return Reshape(y, sizes);
-  };
-  const Expr place{&call, call.b.Iota(0, 1, DType::kI32, classes)};
+  const int64_t classes = scores.sizes().back();
+  const int64_t rows = scores.rank() == 2 ? scores.sizes()[0] : 1;
+  const Expr x = Reshape(scores, {rows, classes});
+  Value* label = call.b.Reshape(call.b.Cast(call.Tensor(kTarget), DType::kI32), {rows, 1});
+  const Expr target{&call, label};
+  const Expr chosen{
+      &call, call.b.Emit(OpKind::kGatherElements, {x.value, label}, {{AttrKey::kDim, int64_t{1}}})};
+  const Expr z = x - chosen + call.Float("margin");
+  Expr slope = p == 1 ? Number(z, 1) : z * 2.0;
+  if (Value* weight = call.OptionalTensor("weight")) {
+    slope = slope * Expr{&call, call.b.Gather(call.b.Cast(weight, DType::kF32), label, 0)};
+  }
+  const Expr is_target = Positions(call, classes, DType::kI32) == target;
+  const Expr each = Where(is_target | (z <= 0.0), 0.0, Expand(slope, x.sizes()));
+  const Expr all = Where(is_target, -Sum(each, {1}), each);
+  const bool mean = ReductionOf(call) == kMeanReduction;
+  const Expr share = all / static_cast<double>(mean ? classes * rows : classes);
+  Expr grad = In(call, kGrad);
+  if (grad.rank() == 1) grad = Reshape(grad, {grad.sizes()[0], 1});
+  if (!call.refused()) Give(call, Reshape(share * grad, scores.sizes()));
+}
+
+// The labels of rows of scores [.., classes] end at the first -1.
+struct Labels {
+  Expr x;          // the scores
+  Expr label;      // the labels, 0 behind their end
+  Expr is_label;   // true before their end
+  Expr is_target;  // true for classes that are labels
+  Expr margin;     // 1 - x[label] + x[class], of each label (the last but one dimension) and class
+  int64_t last;    // the dimension of classes
+};
+
+Expr Beside(Expr y) {  // adds a dimension for classes after those of y
+  Dims sizes = y.sizes();
+  sizes.push_back(1);
+  return Reshape(y, sizes);
+}
+Expr Across(Expr y) {  // adds one before the last dimension of y
+  Dims sizes = y.sizes();
+  sizes.insert(sizes.end() - 1, 1);
+  return Reshape(y, sizes);
+}
+
+// Refuses the call if scores and labels do not fit.
+Labels ReadLabels(Call& call) {
+  Labels labels;
+  labels.x = In(call, kSelf);
+  const Expr target{&call, call.b.Cast(call.Tensor(kTarget), DType::kI32)};
+  labels.last = labels.x.rank() - 1;
+  if (call.refused() || labels.last < 0 || labels.x.sizes()[labels.last] == 0 ||
+      target.sizes() != labels.x.sizes()) {
+    call.Refuse("labels of ", ToText(labels.x.value->type));
+    return labels;
+  }
+  const int64_t classes = labels.x.sizes()[labels.last];
+  const Expr place = Positions(call, classes, DType::kI32);
   const Expr ends = Where(target < 0.0, place, static_cast<double>(classes));
-  const Expr end{&call, call.b.Reduce(OpKind::kReduceMin, ends.value, {last}, true)};
-  const Expr is_label = place < end;
-  const Expr label = Where(is_label, target, 0.0);
-  const Expr hits = Cast((beside(label) == place) & beside(is_label), DType::kI32);
-  const Expr is_target =
-      Expr{&call, call.b.Reduce(OpKind::kReduceMax, hits.value, {last}, false)} > 0.0;
-  const Expr score{
-      &call, call.b.Emit(OpKind::kGatherElements, {x.value, label.value}, {{AttrKey::kDim, last}})};
-  const Expr margin = Max(1.0 - beside(score) + across(x), 0);
-  const Expr counts = beside(is_label) & across(Apply(OpKind::kLogicalNot, is_target));
+  const Expr end{&call, call.b.Reduce(OpKind::kReduceMin, ends.value, {labels.last}, true)};
+  labels.is_label = place < end;
+  labels.label = Where(labels.is_label, target, 0.0);
+  const Expr hits = Cast((Beside(labels.label) == place) & Beside(labels.is_label), DType::kI32);
+  labels.is_target =
+      Expr{&call, call.b.Reduce(OpKind::kReduceMax, hits.value, {labels.last}, false)} > 0.0;
+  const Expr score{&call, call.b.Emit(OpKind::kGatherElements, {labels.x.value, labels.label.value},
+                                      {{AttrKey::kDim, labels.last}})};
+  labels.margin = 1.0 - Beside(score) + Across(labels.x);
+  return labels;
+}
+
+// multilabel_margin_loss_forward(scores, target, reduction) is the sum over labels l and other
+// classes c of max(0, 1 - (x[l] - x[c])) / classes. The second result marks the labels' classes.
+void MultilabelMarginLoss(Call& call) {
+  const Labels labels = ReadLabels(call);
   if (call.refused()) return;
-  const Expr each = Sum(Where(counts, margin, 0.0), {last, last + 1}, false);
-  Expr loss = Reduced(call, each / static_cast<double>(classes));
+  const int64_t last = labels.last;
+  const Expr counts =
+      Beside(labels.is_label) & Across(Apply(OpKind::kLogicalNot, labels.is_target));
+  const Expr each = Sum(Where(counts, Max(labels.margin, 0), 0.0), {last, last + 1}, false);
+  Expr loss = Reduced(call, each / static_cast<double>(labels.x.sizes()[last]));
   // PyTorch's kernel returns a 0-d loss for a single row, but its tracing declares a size of 1.
   if (last == 0) loss = Reshape(loss, call.type().sizes);
-  Give(call, {loss, Cast(is_target, DType::kF32)});
+  Give(call, {loss, Cast(labels.is_target, DType::kF32)});
+}
+
+// multilabel_margin_loss_backward(grad, scores, target, reduction, is_target): each pair of a label
+// and another class with a margin above 0 pulls the class down and the label up.
+void MultilabelMarginLossBackward(Call& call) {
+  const Labels labels = ReadLabels(call);
+  if (call.refused()) return;
+  const int64_t last = labels.last;
+  const Expr counts = Beside(labels.is_label) &
+                      Across(Apply(OpKind::kLogicalNot, labels.is_target)) & (labels.margin > 0.0);
+  const Expr pairs = Cast(counts, DType::kF32);
+  Value* none = call.b.Full(0, DType::kF32, labels.x.sizes());
+  const Expr pulled{
+      &call, AddAt(call, none, last, labels.label.value, Sum(pairs, {last + 1}, false).value)};
+  const Expr all = Sum(pairs, {last}, false) - pulled;
+  const int64_t classes = labels.x.sizes()[last];
+  const int64_t rows = NumElements(labels.x.sizes()) / classes;
+  const bool mean = ReductionOf(call) == kMeanReduction;
+  Expr grad = In(call, kGrad);
+  if (grad.rank() == last && last > 0) grad = Beside(grad);
+  Give(call, all * grad / static_cast<double>(mean ? classes * rows : classes));
 }
 
 constexpr HandlerRow kLossRows[] = {
@@ -231,6 +305,8 @@ constexpr HandlerRow kLossRows[] = {
     {"aten.huber_loss_backward.default", HuberLossBackward},
     {"aten.mse_loss.default", MseLoss},
     {"aten.mse_loss_backward.default", MseLossBackward},
+    {"aten.multi_margin_loss_backward.default", MultiMarginLossBackward},
+    {"aten.multilabel_margin_loss_backward.default", MultilabelMarginLossBackward},
     {"aten.multilabel_margin_loss_forward.default", MultilabelMarginLoss},
     {"aten.nll_loss2d_backward.default", NllLossBackward},
     {"aten.nll_loss2d_forward.default", NllLoss},

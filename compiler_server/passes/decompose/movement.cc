@@ -14,7 +14,7 @@ void Cat(Call& call) {
     if (part->type.rank() == 1 && part->type.sizes[0] == 0) continue;
     parts.push_back(call.b.Cast(part, call.dtype()));
   }
-  if (parts.empty()) return call.Refuse("nothing to join");
+  if (parts.empty()) return call.Return(call.b.Full(0, call.dtype(), call.type().sizes));
   const int64_t dim = call.Dim("dim", parts[0]->type.rank());
   call.Return(call.b.Concat(std::move(parts), dim));
 }

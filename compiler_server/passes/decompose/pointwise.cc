@@ -175,9 +175,31 @@ void Prelu(Call& call) {
   call.Return(call.b.Emit(OpKind::kWhere, {positive, x, call.b.Binary(OpKind::kMul, x, weight)}));
 }
 
+// Compares truth values. The memory of one may hold any byte that is not 0, which logical ops take
+// as true.
+void CompareTruths(Call& call, OpKind op, Expr x, Expr y) {
+  const auto inverted = [](Expr z) { return Apply(OpKind::kLogicalNot, z); };
+  switch (op) {
+    case OpKind::kEq:
+      return Give(call, inverted(Apply(OpKind::kLogicalXor, x, y)));
+    case OpKind::kLt:
+      return Give(call, inverted(x) & y);
+    case OpKind::kLe:
+      return Give(call, inverted(x) | y);
+    case OpKind::kGt:
+      return Give(call, x & inverted(y));
+    default:
+      return Give(call, x | inverted(y));
+  }
+}
+
 void NotEqual(Call& call) {
   const std::array<std::string_view, 2> names = {kSelf, kOther};
   const DType dtype = PromotedType(call, names);
+  if (dtype == DType::kBool) {
+    return call.Return(call.b.Binary(OpKind::kLogicalXor, call.Operand(kSelf, dtype),
+                                     call.Operand(kOther, dtype)));
+  }
   Value* equal =
       call.b.Binary(OpKind::kEq, call.Operand(kSelf, dtype), call.Operand(kOther, dtype));
   call.Return(call.b.Unary(OpKind::kLogicalNot, equal));
@@ -359,6 +381,15 @@ void RewriteElementwise(Call& call, OpKind op) {
                                                                 : call.Operand(names[i], dtype));
     }
   }
+  const bool compares = op == OpKind::kEq || op == OpKind::kLt || op == OpKind::kLe ||
+                        op == OpKind::kGt || op == OpKind::kGe;
+  if (compares && dtype == DType::kBool) {
+    return CompareTruths(call, op, {&call, operands[0]}, {&call, operands[1]});
+  }
+  // PyTorch's rounding functions return integers as they are.
+  const bool rounds =
+      op == OpKind::kFloor || op == OpKind::kCeil || op == OpKind::kTrunc || op == OpKind::kRound;
+  if (rounds && IsInteger(dtype)) return call.Return(operands[0]);
   // For booleans multiplication is conjunction, and the complement has only one bit.
   if (op == OpKind::kMul && dtype == DType::kBool) op = OpKind::kLogicalAnd;
   if (op == OpKind::kBitwiseNot && dtype == DType::kBool) op = OpKind::kLogicalNot;

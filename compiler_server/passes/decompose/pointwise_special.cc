@@ -1,4 +1,4 @@
-// Rewrites pointwise calls about signs, NaN and the digits of numbers.
+// Rewrites pointwise calls about signs, NaN and the digits of numbers, and rare ones.
 #include <cmath>
 #include <limits>
 
@@ -7,21 +7,9 @@
 namespace hpu::compiler {
 namespace {
 
-// Refuses the call unless both arguments have the same float type: PyTorch computes other pairs in
-// another type.
-bool AreFloats(Call& call) {
-  const DType dtype = call.dtype();
-  if (!IsFloat(dtype) || call.Tensor(kSelf)->type.dtype != dtype ||
-      call.Tensor(kOther)->type.dtype != dtype) {
-    call.Refuse("operands of several types, or integers");
-  }
-  return !call.refused();
-}
-
 void Copysign(Call& call) {
-  if (!AreFloats(call)) return;
-  const Expr sign{&call, call.Tensor(kOther)};
-  const Expr size = Abs({&call, call.Tensor(kSelf)});
+  const Expr sign{&call, call.Operand(kOther, call.dtype())};
+  const Expr size = Abs({&call, call.Operand(kSelf, call.dtype())});
   // 0 and -0 compare as equal, but their reciprocals do not.
   const Expr negative = (sign < 0.0) | ((sign == 0.0) & (Apply(OpKind::kReciprocal, sign) < 0.0));
   Give(call, Where(negative, -size, size));
@@ -29,28 +17,23 @@ void Copysign(Call& call) {
 
 // fmax and fmin: where one operand is NaN, the result is the other one.
 void Extreme(Call& call, OpKind op) {
-  if (!AreFloats(call)) return;
-  const Expr x{&call, call.Tensor(kSelf)};
-  const Expr y{&call, call.Tensor(kOther)};
+  const Expr x{&call, call.Operand(kSelf, call.dtype())};
+  const Expr y{&call, call.Operand(kOther, call.dtype())};
+  if (!IsFloat(call.dtype())) return Give(call, Apply(op, x, y));
   const Expr chosen = Where(Apply(OpKind::kIsnan, y), x, Apply(op, x, y));
   Give(call, Where(Apply(OpKind::kIsnan, x), y, chosen));
 }
 void Fmax(Call& call) { Extreme(call, OpKind::kMax); }
 void Fmin(Call& call) { Extreme(call, OpKind::kMin); }
 
-// x << other and x >> other, where `other` is a number.
+// x << other and x >> other. PyTorch has no shifts of truth values.
 void Shift(Call& call, OpKind op) {
-  constexpr int64_t kBits = 31;
-  const int64_t other = call.Int(kOther);
-  Value* x = call.Tensor(kSelf);
-  const bool whole = x->type.dtype == DType::kI32 || x->type.dtype == DType::kI64;
-  if (call.refused() || !whole || other < 0 || other >= kBits) {
-    return call.Refuse("shift of ", ToText(x->type), " by ", other);
-  }
-  call.Return(call.b.Binary(op, x, static_cast<double>(int64_t{1} << other)));
+  const DType dtype = call.dtype();
+  if (!IsInteger(dtype) || dtype == DType::kBool) return call.Refuse("shift of ", DTypeName(dtype));
+  call.Return(call.b.Binary(op, call.Operand(kSelf, dtype), call.Operand(kOther, dtype)));
 }
-void ShiftLeft(Call& call) { Shift(call, OpKind::kMul); }
-void ShiftRight(Call& call) { Shift(call, OpKind::kFloorDiv); }
+void ShiftLeft(Call& call) { Shift(call, OpKind::kShiftLeft); }
+void ShiftRight(Call& call) { Shift(call, OpKind::kShiftRight); }
 
 // round(x, decimals): each step is calculated in the type of x, like in PyTorch's kernel.
 void RoundDecimals(Call& call) {
@@ -65,15 +48,6 @@ void RoundDecimals(Call& call) {
   Give(call, decimals > 0 ? rounded(x * ten) / ten : rounded(x / ten) * ten);
 }
 
-// rrelu_with_noise_functional(x, noise, lower, upper, training): at inference the slope is the
-// middle of `lower` and `upper`.
-void Rrelu(Call& call) {
-  if (call.Bool("training")) return call.Refuse("random slopes");
-  const double slope = (call.Float("lower") + call.Float("upper")) / 2;
-  call.Return({call.b.Emit(OpKind::kLeakyRelu, {call.Tensor(kSelf)}, {{AttrKey::kAlpha, slope}}),
-               call.Tensor("noise")});
-}
-
 // Returns an argument in the type that the result's formula is calculated in.
 Expr Argument(Call& call, std::string_view name) {
   return {&call, call.Operand(name, WidenedFloat(call.dtype()))};
@@ -82,6 +56,18 @@ Expr Argument(Call& call, std::string_view name) {
 constexpr double kDegree = 0.017453292519943295769236907684886;
 void DegreesToRadians(Call& call) { Give(call, Argument(call, kSelf) * kDegree); }
 void RadiansToDegrees(Call& call) { Give(call, Argument(call, kSelf) * (1 / kDegree)); }
+
+// _add_relu(x, y, alpha): max(x + alpha * y, 0)
+void AddRelu(Call& call) {
+  const double alpha = call.Stored("alpha", call.dtype());
+  const Expr y = Argument(call, kOther);
+  Give(call, Max(Argument(call, kSelf) + (alpha == 1 ? y : y * alpha), 0));
+}
+
+// _masked_scale(x, mask, scale): the mask is one of bytes, or of truth values.
+void MaskedScale(Call& call) {
+  Give(call, Argument(call, kSelf) * Argument(call, "mask") * call.Float("scale"));
+}
 
 // Integers are never infinite.
 void Equals(Call& call, double value) {
@@ -132,7 +118,18 @@ void LogAddExp2(Call& call) {
 
 constexpr HandlerRow kPointwiseSpecialRows[] = {
     {"aten.__lshift__.Scalar", ShiftLeft},
+    {"aten.__lshift__.Tensor", ShiftLeft},
     {"aten.__rshift__.Scalar", ShiftRight},
+    {"aten.__rshift__.Tensor", ShiftRight},
+    {"aten._add_relu.Scalar", AddRelu},
+    {"aten._add_relu.Tensor", AddRelu},
+    {"aten._masked_scale.default", MaskedScale},
+    {"aten.bitwise_left_shift.Scalar_Tensor", ShiftLeft},
+    {"aten.bitwise_left_shift.Tensor", ShiftLeft},
+    {"aten.bitwise_left_shift.Tensor_Scalar", ShiftLeft},
+    {"aten.bitwise_right_shift.Scalar_Tensor", ShiftRight},
+    {"aten.bitwise_right_shift.Tensor", ShiftRight},
+    {"aten.bitwise_right_shift.Tensor_Scalar", ShiftRight},
     {"aten.copysign.Tensor", Copysign},
     {"aten.deg2rad.default", DegreesToRadians},
     {"aten.fmax.default", Fmax},
@@ -144,7 +141,6 @@ constexpr HandlerRow kPointwiseSpecialRows[] = {
     {"aten.logaddexp2.default", LogAddExp2},
     {"aten.rad2deg.default", RadiansToDegrees},
     {"aten.round.decimals", RoundDecimals},
-    {"aten.rrelu_with_noise_functional.default", Rrelu},
     {"aten.special_entr.default", Entropy},
     {"aten.special_xlog1py.default", XLog1p},
 };

@@ -43,7 +43,8 @@ template <Parameters (*ParametersOf)(Call& call)>
 void Quantize(Call& call) {
   const Parameters p = ParametersOf(call);
   const Expr steps = Apply(OpKind::kRound, In(call, "input") * p.inverse) + p.zero;
-  Give(call, Min(Max(steps, call.Float("quant_min")), call.Float("quant_max")));
+  const Expr bounded = Apply(OpKind::kMax, steps, In(call, "quant_min"));
+  Give(call, Apply(OpKind::kMin, bounded, In(call, "quant_max")));
 }
 
 template <Parameters (*ParametersOf)(Call& call)>
@@ -59,6 +60,7 @@ constexpr HandlerRow kQuantizeRows[] = {
     {"quantized_decomposed.quantize_per_channel.default", Quantize<PerChannel>},
     {"quantized_decomposed.quantize_per_tensor.default", Quantize<PerTensor>},
     {"quantized_decomposed.quantize_per_tensor.tensor", Quantize<PerTensor>},
+    {"quantized_decomposed.quantize_per_tensor.tensor2", Quantize<PerTensor>},
 };
 
 }  // namespace

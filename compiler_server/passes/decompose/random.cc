@@ -5,9 +5,8 @@
 
 #include <algorithm>
 
-#include "base/normal.h"
 #include "base/philox.h"
-#include "compiler_server/passes/decompose/expression.h"
+#include "compiler_server/passes/decompose/graph_arithmetic.h"
 
 namespace hpu::compiler {
 
@@ -19,6 +18,12 @@ Value* Draw(Call& call, const Dims& sizes) {
                                {{AttrKey::kBase, static_cast<int64_t>(graph.draws)}}, &type);
   graph.draws += PhiloxBlocks(static_cast<uint64_t>(type.elements()));
   return numbers;
+}
+
+Value* DrawNormal(Call& call) {
+  Value* first = Draw(call, call.type().sizes);
+  Value* second = Draw(call, call.type().sizes);
+  return NormalFromUniform(GraphArithmetic{call.b}, first, second);
 }
 
 namespace {
@@ -63,29 +68,6 @@ void BernoulliOf(Call& call, std::string_view p) {
 void Bernoulli(Call& call) { BernoulliOf(call, "self"); }
 void BernoulliTensor(Call& call) { BernoulliOf(call, "p"); }
 
-// The arithmetic that base/normal.h needs, as nodes of a graph.
-struct GraphArithmetic {
-  ir::Builder& b;
-  Value* Add(Value* x, Value* y) const { return b.Binary(OpKind::kAdd, x, y); }
-  Value* Add(Value* x, float y) const { return b.Binary(OpKind::kAdd, x, double{y}); }
-  Value* Mul(Value* x, Value* y) const { return b.Binary(OpKind::kMul, x, y); }
-  Value* Mul(Value* x, float y) const { return b.Binary(OpKind::kMul, x, double{y}); }
-  Value* Div(Value* x, Value* y) const { return b.Binary(OpKind::kDiv, x, y); }
-  Value* Sqrt(Value* x) const { return b.Unary(OpKind::kSqrt, x); }
-  Value* Floor(Value* x) const { return b.Unary(OpKind::kFloor, x); }
-  Value* SelectLess(Value* x, float limit, Value* yes, Value* no) const {
-    return b.Emit(OpKind::kWhere, {b.Binary(OpKind::kLt, x, double{limit}), yes, no});
-  }
-};
-
-// Normal numbers need two draws: one of the first numbers of all elements, then one of the second
-// numbers.
-Value* DrawNormal(Call& call) {
-  Value* first = Draw(call, call.type().sizes);
-  Value* second = Draw(call, call.type().sizes);
-  return NormalFromUniform(GraphArithmetic{call.b}, first, second);
-}
-
 void Randn(Call& call) { call.Return(call.b.Cast(DrawNormal(call), call.dtype())); }
 
 // normal_functional(x, mean, std)
@@ -95,14 +77,21 @@ void Normal(Call& call) {
   call.Return(call.b.Cast(numbers, call.dtype()));
 }
 
-// The integers are calculated as f32, which holds them exactly. The product may be rounded up to
-// the range itself, so it is limited.
+// Gives integers of [low, high). Those of small ranges are calculated as f32, which holds them
+// exactly; the product may be rounded up to the range itself, so it is limited. Large ranges take
+// the rest of 48 bits, which two draws give.
 void GiveIntegers(Call& call, int64_t low, int64_t high) {
   const auto range = static_cast<double>(high - low);
-  Value* numbers = call.b.Binary(OpKind::kMul, Draw(call, call.type().sizes), range);
-  numbers = call.b.Binary(OpKind::kMin, call.b.Unary(OpKind::kFloor, numbers), range - 1);
-  if (low != 0) numbers = call.b.Binary(OpKind::kAdd, numbers, static_cast<double>(low));
-  call.Return(call.b.Cast(numbers, call.dtype()));
+  const Dims& sizes = call.type().sizes;
+  Expr numbers{&call, Draw(call, sizes)};
+  if (DrawsExactIntegers(low, high)) {
+    numbers = Min(Apply(OpKind::kFloor, numbers * range), range - 1);
+  } else {
+    const auto bits = [](Expr u) { return Cast(u * 0x1p24, DType::kI64); };
+    const Expr second{&call, Draw(call, sizes)};
+    numbers = Apply(OpKind::kRemainder, bits(numbers) * 0x1p24 + bits(second), range);
+  }
+  Give(call, low == 0 ? numbers : numbers + static_cast<double>(low));
 }
 void Integers(Call& call) {
   GiveIntegers(call, call.Has("low") ? call.Int("low") : 0, call.Int("high"));
@@ -161,9 +150,42 @@ std::span<const HandlerRow> RandomRows() { return kRandomRows; }
 
 namespace {
 
-// Returns true for integers that f32 holds exactly, of a type that recipes have.
+// The integers [low, high) of the largest range that a type holds exactly; none for types that
+// recipes do not have.
+struct HeldIntegers {
+  int64_t low = 0;
+  int64_t high = 0;
+};
+HeldIntegers ExactIntegers(DType dtype) {
+  const auto around_zero = [](int bits) {
+    return HeldIntegers{-(int64_t{1} << bits), int64_t{1} << bits};
+  };
+  switch (dtype) {
+    case DType::kBool:
+      return {0, 2};
+    case DType::kU8:
+      return {0, 256};
+    case DType::kI8:
+      return around_zero(7);
+    case DType::kI16:
+      return around_zero(15);
+    case DType::kI32:
+      return around_zero(31);
+    case DType::kI64:
+      return around_zero(62);
+    case DType::kBF16:
+      return around_zero(8);
+    case DType::kF16:
+      return around_zero(11);
+    case DType::kF32:
+      return around_zero(24);
+    default:
+      return {};
+  }
+}
+
+// Returns whether the type holds all numbers of the call's range, and recipes draw them.
 bool DrawsIntegers(const ir::Node& node) {
-  const DType dtype = node.type().dtype;
   int64_t low = 0;
   int64_t high = 0;
   for (const auto& [name, argument] : node.aten->args) {
@@ -171,22 +193,53 @@ bool DrawsIntegers(const ir::Node& node) {
     if (number != nullptr && (name == "low" || name == "from")) low = *number;
     if (number != nullptr && (name == "high" || name == "to")) high = *number;
   }
-  return (dtype == DType::kI64 || dtype == DType::kI32) && DrawsExactIntegers(low, high);
+  const HeldIntegers held = ExactIntegers(node.type().dtype);
+  return held.low <= low && high <= held.high &&
+         (DrawsExactIntegers(low, high) || DrawsWideIntegers(low, high));
+}
+
+bool IsHeldFloat(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
+}
+
+bool IsHeld(const Value* operand) {
+  return operand == nullptr || ExactIntegers(operand->type.dtype).high > 0;
+}
+
+bool HasHeldFloats(const ir::Node& node) {
+  return std::ranges::all_of(node.operands, [](const Value* operand) {
+    return operand == nullptr || IsHeldFloat(operand->type.dtype);
+  });
 }
 
 }  // namespace
 
+// What it accepts must not be refused later: the draws after it would then be at a wrong place.
 bool RecipesDraw(const ir::Node& node) {
-  if (node.aten->target.starts_with("hpu.cast_to_fp8_v2.")) return true;
-  const auto known = [&](const HandlerRow& row) { return row.target == node.aten->target; };
-  if (std::none_of(std::begin(kRandomRows), std::end(kRandomRows), known)) return false;
-  const bool integers = node.aten->target.starts_with("aten.randint") ||
-                        node.aten->target.starts_with("aten.random.");
-  if (integers) return DrawsIntegers(node);
+  const std::string_view target = node.aten->target;
+  if (target.starts_with("hpu.cast_to_fp8_v2.")) return true;
+  const auto is_among = [&](std::span<const HandlerRow> rows) {
+    return std::ranges::any_of(rows, [&](const HandlerRow& row) { return row.target == target; });
+  };
+  if (!is_among(RandomRows()) && !is_among(DistributionRows())) return false;
   const DType dtype = node.type().dtype;
-  const bool chance = node.aten->target.starts_with("aten.bernoulli");
-  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16 ||
-         (chance && dtype == DType::kBool);
+  if (target.starts_with("aten.randint") || target.starts_with("aten.random.")) {
+    return DrawsIntegers(node);
+  }
+  if (target.starts_with("aten.randperm")) {
+    return node.type().elements() <= ExactIntegers(dtype).high;
+  }
+  if (target.starts_with("aten.multinomial")) {
+    return HasHeldFloats(node) && node.operands[0]->type.elements() > 0;
+  }
+  if (target.starts_with("aten.bernoulli")) {
+    return ExactIntegers(dtype).high > 0 && std::ranges::all_of(node.operands, IsHeld);
+  }
+  if (target.starts_with("aten.geometric")) {
+    return IsHeldFloat(dtype) || dtype == DType::kI32 || dtype == DType::kI64;
+  }
+  if (target.starts_with("aten.normal.")) return HasHeldFloats(node) && IsHeldFloat(dtype);
+  return IsHeldFloat(dtype);
 }
 
 }  // namespace hpu::compiler

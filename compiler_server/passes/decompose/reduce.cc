@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "compiler_server/passes/decompose/expression.h"
+#include "compiler_server/passes/decompose/vector_norm.h"
 
 namespace hpu::compiler {
 namespace {
@@ -17,11 +17,18 @@ int64_t CountOf(const Value* x, const Dims& dims) {
   return count;
 }
 
+// Reductions of truth values are those of 0 and 1.
+Value* Reduced(Call& call, OpKind op, Value* x, const Dims& dims, bool keepdim) {
+  const DType dtype = x->type.dtype;
+  if (dtype == DType::kBool) x = call.b.Cast(x, DType::kI32);
+  return call.b.Cast(call.b.Reduce(op, x, dims, keepdim), dtype);
+}
+
 // sum, mean, prod, amax, amin: (x, dim, keepdim), computed in the result's type.
 void ReduceTo(Call& call, OpKind op) {
   Value* x = call.Operand(kSelf, call.dtype());
   const Dims dims = call.ReducedDims(kDim, x->type.rank());
-  call.Return(call.b.Reduce(op, x, dims, call.Bool(kKeepdim)));
+  call.Return(Reduced(call, op, x, dims, call.Bool(kKeepdim)));
 }
 void Sum(Call& call) { ReduceTo(call, OpKind::kReduceSum); }
 void Mean(Call& call) { ReduceTo(call, OpKind::kReduceMean); }
@@ -32,7 +39,7 @@ void ProdDim(Call& call) { ReduceTo(call, OpKind::kReduceProd); }
 // Reduces over all dimensions: (x), and dtype as a keyword argument if there is one.
 void ReduceAll(Call& call, OpKind op) {
   Value* x = call.Operand(kSelf, call.dtype());
-  call.Return(call.b.Reduce(op, x, Call::AllDims(x->type.rank()), false));
+  call.Return(Reduced(call, op, x, Call::AllDims(x->type.rank()), false));
 }
 void SumAll(Call& call) { ReduceAll(call, OpKind::kReduceSum); }
 void MeanAll(Call& call) { ReduceAll(call, OpKind::kReduceMean); }
@@ -42,15 +49,12 @@ void ProdAll(Call& call) { ReduceAll(call, OpKind::kReduceProd); }
 
 void ArgReduce(Call& call, OpKind op) {
   Value* x = call.Line(kSelf);
-  bool keepdim = call.Bool(kKeepdim);
-  int64_t dim = 0;
   if (call.Has(kDim)) {
-    dim = call.Dim(kDim, x->type.rank());
-  } else {
-    if (keepdim) return call.Refuse("keepdim without dim");
-    x = call.b.Reshape(x, {x->type.elements()});
+    const int64_t dim = call.Dim(kDim, x->type.rank());
+    return call.Return(call.b.Reduce(op, x, {dim}, call.Bool(kKeepdim)));
   }
-  call.Return(call.b.Reduce(op, x, {dim}, keepdim));
+  x = call.b.Reshape(x, {x->type.elements()});
+  call.Return(call.b.Reshape(call.b.Reduce(op, x, {0}, false), call.type().sizes));
 }
 void Argmax(Call& call) { ArgReduce(call, OpKind::kArgmax); }
 void Argmin(Call& call) { ArgReduce(call, OpKind::kArgmin); }
@@ -58,33 +62,35 @@ void Argmin(Call& call) { ArgReduce(call, OpKind::kArgmin); }
 // max.dim and min.dim return values and indices.
 void ExtremeWithIndex(Call& call, OpKind op, OpKind by_index) {
   Value* x = call.Line(kSelf);
-  const bool truth = x->type.dtype == DType::kBool;
-  if (truth) x = call.b.Cast(x, DType::kI32);
   const Dims dims = {call.Dim(kDim, x->type.rank())};
   const bool keepdim = call.Bool(kKeepdim);
-  Value* value = call.used(0) ? call.b.Reduce(op, x, dims, keepdim) : nullptr;
+  Value* value = call.used(0) ? Reduced(call, op, x, dims, keepdim) : nullptr;
+  if (x->type.dtype == DType::kBool) x = call.b.Cast(x, DType::kI32);
   Value* index = call.used(1) ? call.b.Reduce(by_index, x, dims, keepdim) : nullptr;
-  if (truth && value != nullptr) value = call.b.Cast(value, DType::kBool);
   call.Return({value, index});
 }
 void MaxDim(Call& call) { ExtremeWithIndex(call, OpKind::kReduceMax, OpKind::kArgmax); }
 void MinDim(Call& call) { ExtremeWithIndex(call, OpKind::kReduceMin, OpKind::kArgmin); }
 
-// aminmax(x, dim, keepdim) returns the minimum and the maximum.
+// aminmax(x, dim, keepdim) and _aminmax return the minimum and the maximum.
 void AminMax(Call& call) {
   Value* x = call.Line(kSelf);
   const int64_t rank = x->type.rank();
   const Dims dims = call.Has(kDim) ? Dims{call.Dim(kDim, rank)} : Call::AllDims(rank);
-  const bool keepdim = call.Bool(kKeepdim);
+  const bool keepdim = call.argument_count() > 1 && call.Bool(kKeepdim);
   if (call.refused()) return;
-  call.Return({call.b.Reduce(OpKind::kReduceMin, x, dims, keepdim),
-               call.b.Reduce(OpKind::kReduceMax, x, dims, keepdim)});
+  call.Return({Reduced(call, OpKind::kReduceMin, x, dims, keepdim),
+               Reduced(call, OpKind::kReduceMax, x, dims, keepdim)});
 }
 
 // any is the max and all is the min of x != 0, in a type that reductions support.
 void Truth(Call& call, OpKind op, const Dims& dims, bool keepdim) {
-  Value* x = call.b.Cast(call.b.Cast(call.Tensor(kSelf), DType::kBool), DType::kI32);
-  call.Return(call.b.Cast(call.b.Reduce(op, x, dims, keepdim), call.dtype()));
+  Value* x = call.b.Cast(call.Tensor(kSelf), DType::kBool);
+  if (x->type.elements() == 0) {
+    const double of_nothing = op == OpKind::kReduceMin ? 1 : 0;
+    return call.Return(call.b.Full(of_nothing, call.dtype(), call.type().sizes));
+  }
+  call.Return(call.b.Cast(Reduced(call, op, x, dims, keepdim), call.dtype()));
 }
 void TruthAlong(Call& call, OpKind op) {
   Truth(call, op, call.ReducedDims(kDim, call.Tensor(kSelf)->type.rank()), call.Bool(kKeepdim));
@@ -130,41 +136,48 @@ void StdMean(Call& call) {
   Give(call, {Apply(OpKind::kSqrt, moments.variance), moments.mean});
 }
 
-// The norm is (sum |x|^p)^(1/p), or its limit for p = inf and p = -inf.
-void EmitNorm(Call& call, Expr x, double order, const Dims& dims, bool keepdim) {
+}  // namespace
+
+Expr VectorNorm(Expr x, double order, const Dims& dims, bool keepdim) {
   const auto reduced = [&](OpKind op, Expr terms) {
-    return Expr{&call, call.b.Reduce(op, terms.value, dims, keepdim)};
+    return Expr{x.call, x.call->b.Reduce(op, terms.value, dims, keepdim)};
   };
-  if (order == 2) return Give(call, Apply(OpKind::kSqrt, reduced(OpKind::kReduceSum, x * x)));
-  const Expr size = Abs(x);
-  if (order == 1) return Give(call, reduced(OpKind::kReduceSum, size));
-  if (std::isinf(order)) {
-    return Give(call, reduced(order > 0 ? OpKind::kReduceMax : OpKind::kReduceMin, size));
+  if (order == 2) return Apply(OpKind::kSqrt, reduced(OpKind::kReduceSum, x * x));
+  if (order == 0) {
+    const Expr is_zero = x == 0.0;
+    return reduced(OpKind::kReduceSum, Cast(Apply(OpKind::kLogicalNot, is_zero), x.dtype()));
   }
-  if (order == 0) return call.Refuse("norm of order 0");
+  const Expr size = Abs(x);
+  if (order == 1) return reduced(OpKind::kReduceSum, size);
+  if (std::isinf(order)) {
+    return reduced(order > 0 ? OpKind::kReduceMax : OpKind::kReduceMin, size);
+  }
   const Expr sum = reduced(OpKind::kReduceSum, Apply(OpKind::kPow, size, order));
-  Give(call, Apply(OpKind::kPow, sum, 1 / order));
+  return Apply(OpKind::kPow, sum, 1 / order);
 }
+
+namespace {
+
 Expr InWide(Call& call, std::string_view name) {
   return {&call, call.b.Cast(call.Tensor(name), Widened(call.dtype()))};
 }
-void VectorNorm(Call& call) {
+void LinalgVectorNorm(Call& call) {
   const Dims dims = call.ReducedDims("dim", call.Tensor(kSelf)->type.rank());
-  EmitNorm(call, InWide(call, kSelf), call.Float("ord"), dims, call.Bool("keepdim"));
+  Give(call, VectorNorm(InWide(call, kSelf), call.Float("ord"), dims, call.Bool("keepdim")));
 }
 void NormDim(Call& call) {
   const Dims dims = call.ReducedDims("dim", call.Tensor(kSelf)->type.rank());
-  EmitNorm(call, InWide(call, kSelf), call.Float("p", 2), dims, call.Bool("keepdim"));
+  Give(call, VectorNorm(InWide(call, kSelf), call.Float("p", 2), dims, call.Bool("keepdim")));
 }
 void NormScalar(Call& call) {
-  EmitNorm(call, InWide(call, kSelf), call.Float("p", 2),
-           Call::AllDims(call.Tensor(kSelf)->type.rank()), false);
+  const Expr x = InWide(call, kSelf);
+  Give(call, VectorNorm(x, call.Float("p", 2), Call::AllDims(x.rank()), false));
 }
 
 // dist(x, y, p): the norm of the difference
 void Distance(Call& call) {
   const Expr difference = InWide(call, kSelf) - InWide(call, "other");
-  EmitNorm(call, difference, call.Float("p"), Call::AllDims(difference.rank()), false);
+  Give(call, VectorNorm(difference, call.Float("p"), Call::AllDims(difference.rank()), false));
 }
 
 // nansum(x, dim, keepdim)
@@ -220,6 +233,8 @@ void Cummax(Call& call) { RunningExtremum(call, OpKind::kCummax); }
 void Cummin(Call& call) { RunningExtremum(call, OpKind::kCummin); }
 
 constexpr HandlerRow kReduceRows[] = {
+    {"aten._aminmax.default", AminMax},
+    {"aten._aminmax.dim", AminMax},
     {"aten.all.default", All},
     {"aten.all.dim", AllDim},
     {"aten.all.dims", AllDim},
@@ -238,7 +253,7 @@ constexpr HandlerRow kReduceRows[] = {
     {"aten.cumprod.default", Cumprod},
     {"aten.cumsum.default", Cumsum},
     {"aten.dist.default", Distance},
-    {"aten.linalg_vector_norm.default", VectorNorm},
+    {"aten.linalg_vector_norm.default", LinalgVectorNorm},
     {"aten.logsumexp.default", LogSumExp},
     {"aten.max.default", MaxAll},
     {"aten.max.dim", MaxDim},

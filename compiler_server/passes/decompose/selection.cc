@@ -1,11 +1,12 @@
 // Rewrites calls that find elements by their order, or positions by counting the elements before
 // them.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
-#include "compiler_server/passes/decompose/expression.h"
 #include "compiler_server/passes/decompose/indexing.h"
+#include "compiler_server/passes/decompose/vector_norm.h"
 
 namespace hpu::compiler {
 namespace {
@@ -77,13 +78,17 @@ void MedianAlong(Call& call) {
 }
 void MedianOfAll(Call& call) { GiveMedian(call, Flat({&call, call.Tensor(kSelf)}), 0); }
 
-// searchsorted(edges, values, out_int32, right, side, sorter) counts the edges before each value.
-// The work is quadratic, but no step depends on another. NaN is larger than all numbers.
-void SearchSorted(Call& call) {
-  const Expr edges{&call, call.Tensor("sorted_sequence")};
-  const Expr values{&call, call.Tensor(kSelf)};
-  if (call.Has("sorter") || edges.rank() == 0 || edges.dtype() != values.dtype()) {
-    return call.Refuse("search in ", ToText(edges.value->type));
+// Gives the number of edges before each value; with `right`, edges that are equal to it count. The
+// work is quadratic, but no step depends on another. NaN is larger than all numbers.
+void GiveEdgesBefore(Call& call, std::string_view edges_name, std::string_view values_name,
+                     bool right) {
+  const DType dtype = PromotedType(call, std::array{edges_name, values_name});
+  Expr edges{&call, call.Operand(edges_name, dtype)};
+  const Expr values{&call, call.Operand(values_name, dtype)};
+  if (call.refused() || edges.rank() == 0) return call.Refuse("search in one edge");
+  if (call.Has("sorter")) {
+    edges.value = call.b.Emit(OpKind::kGatherElements, {edges.value, call.Tensor("sorter")},
+                              {{AttrKey::kDim, edges.rank() - 1}});
   }
   Dims row = edges.sizes();
   row.insert(row.end() - 1, 1);
@@ -91,11 +96,18 @@ void SearchSorted(Call& call) {
   column.push_back(1);
   const Expr x = Reshape(values, column);
   const Expr each = Reshape(edges, row);
-  const bool right = call.Bool("right") || (call.Has("side") && call.Text("side") == "right");
   const Expr before = Apply(OpKind::kLogicalNot, right ? each > x : each >= x);
   if (call.refused()) return;
   Give(call, Reshape(Sum(Cast(before, kCount), {before.rank() - 1}, false), call.type().sizes));
 }
+
+// searchsorted(edges, values, out_int32, right, side, sorter), where one value may be a number
+void SearchSorted(Call& call) {
+  const bool right = call.Bool("right") || (call.Has("side") && call.Text("side") == "right");
+  GiveEdgesBefore(call, "sorted_sequence", kSelf, right);
+}
+// bucketize(values, edges, out_int32, right)
+void Bucketize(Call& call) { GiveEdgesBefore(call, "boundaries", kSelf, call.Bool("right")); }
 
 // histc(x, bins, min, max)
 void Histogram(Call& call) {
@@ -169,14 +181,13 @@ void MaskedScatterBackward(Call& call) {
   Give(call, Reshape({&call, sum}, call.type().sizes));
 }
 
-// tril_indices, triu_indices (rows, columns, offset) return the row and the column of each element.
-// A row has `counts` elements, which are adjacent.
-void GiveTriangle(Call& call, bool lower) {
-  const int64_t rows = call.Int("row");
-  const int64_t columns = call.Int("col");
-  const auto offset = static_cast<double>(call.Int("offset"));
-  const int64_t total = call.type().sizes.back();
-  if (call.refused() || !Counts(total)) return call.Refuse("a triangle of ", total, " elements");
+// The row and the column of each of the `total` elements of a triangle, row by row.
+struct Triangle {
+  Expr row;
+  Expr column;
+};
+Triangle TriangleOf(Call& call, int64_t rows, int64_t columns, double offset, int64_t total,
+                    bool lower) {
   const auto clamped = [&](Expr x) { return Min(Max(x, 0), static_cast<double>(columns)); };
   const Expr row = Positions(call, rows, kCount);
   const Expr first = clamped(row + offset);
@@ -184,14 +195,38 @@ void GiveTriangle(Call& call, bool lower) {
   const Expr ends = RunningSum(counts);
   const Expr row_of_each = RunOfEach(call, ends, total);
   const Expr begin = lower ? ends - counts : ends - counts - first;
-  const Expr column = Positions(call, total, kCount) - Read(begin, row_of_each);
+  return {row_of_each, Positions(call, total, kCount) - Read(begin, row_of_each)};
+}
+
+// tril_indices, triu_indices (rows, columns, offset)
+void GiveTriangle(Call& call, bool lower) {
+  const int64_t total = call.type().sizes.back();
+  if (total == 0) return call.Return(call.b.Full(0, call.dtype(), call.type().sizes));
+  if (call.refused() || !Counts(total)) return call.Refuse("a triangle of ", total, " elements");
+  const Triangle all = TriangleOf(call, call.Int("row"), call.Int("col"),
+                                  static_cast<double>(call.Int("offset")), total, lower);
   const auto one_row = [&](Expr x) { return Reshape(x, {1, total}).value; };
-  Give(call, {&call, call.b.Concat({one_row(row_of_each), one_row(column)}, 0)});
+  Give(call, {&call, call.b.Concat({one_row(all.row), one_row(all.column)}, 0)});
 }
 void LowerTriangle(Call& call) { GiveTriangle(call, true); }
 void UpperTriangle(Call& call) { GiveTriangle(call, false); }
 
+// _pdist_forward(x, p): the distances of all pairs of rows, a row and a later one.
+void PairDistances(Call& call) {
+  const Expr x = In(call, kSelf);
+  const int64_t pairs = call.type().elements();
+  if (call.refused() || x.rank() != 2 || !Counts(pairs)) {
+    return call.Refuse("pairs of ", ToText(x.value->type));
+  }
+  const int64_t rows = x.sizes()[0];
+  const Triangle pair = TriangleOf(call, rows, rows, 1, pairs, /*lower=*/false);
+  Give(call, VectorNorm(Read(x, pair.row) - Read(x, pair.column), call.Float("p"), {1}, false));
+}
+
 constexpr HandlerRow kSelectionRows[] = {
+    {"aten._pdist_forward.default", PairDistances},
+    {"aten.bucketize.Scalar", Bucketize},
+    {"aten.bucketize.Tensor", Bucketize},
     {"aten.histc.default", Histogram},
     {"aten.kthvalue.default", KthValue},
     {"aten.masked_scatter.default", MaskedScatter},
@@ -199,6 +234,7 @@ constexpr HandlerRow kSelectionRows[] = {
     {"aten.median.default", MedianOfAll},
     {"aten.median.dim", MedianAlong},
     {"aten.repeat_interleave.Tensor", RepeatInterleaveByTensor},
+    {"aten.searchsorted.Scalar", SearchSorted},
     {"aten.searchsorted.Tensor", SearchSorted},
     {"aten.tril_indices.default", LowerTriangle},
     {"aten.triu_indices.default", UpperTriangle},

@@ -1,4 +1,7 @@
 // Rewrites calls that create tensors without an operand to calculate from.
+#include <algorithm>
+#include <cmath>
+
 #include "compiler_server/passes/decompose/call.h"
 
 namespace hpu::compiler {
@@ -9,6 +12,11 @@ void Fill(Call& call, double value) {
 }
 void Zeros(Call& call) { Fill(call, 0); }
 void Ones(Call& call) { Fill(call, 1); }
+// empty_strided(sizes, strides)
+void EmptyStrided(Call& call) {
+  if (call.type().elements() > 0) return call.Refuse("memory with strides");
+  Zeros(call);
+}
 // full(size, value), full_like(x, value)
 void Full(Call& call) { Fill(call, call.Stored("fill_value", call.dtype())); }
 // new_full(x, size, value)
@@ -39,6 +47,44 @@ void Linspace(Call& call) {
   EmitRange(call, start, steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0);
 }
 
+// Gives integers one by one. PyTorch truncates both ends, calculates in f64 from the nearer end,
+// and truncates the powers.
+void GiveWholePowers(Call& call, double base, double start, double end, int64_t steps) {
+  constexpr int64_t kMostSteps = 128;
+  const double largest = std::max(std::pow(base, start), std::pow(base, end));
+  if (steps > kMostSteps || !(largest < 0x1p53)) {
+    return call.Refuse(steps, " powers of ", base, " up to ", largest);
+  }
+  if (steps == 0) return Zeros(call);
+  const double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0;
+  std::vector<Value*> powers;
+  for (int64_t i = 0; i < steps; ++i) {
+    const double exponent = i < steps / 2 ? start + step * static_cast<double>(i)
+                                          : end - step * static_cast<double>(steps - 1 - i);
+    const double power = std::trunc(std::pow(base, steps == 1 ? start : exponent));
+    powers.push_back(call.b.Full(power, call.dtype(), {1}));
+  }
+  call.Return(call.b.Concat(std::move(powers), 0));
+}
+
+// logspace(start, end, steps, base)
+void Logspace(Call& call) {
+  const double start = call.Float("start");
+  const double end = call.Float("end");
+  const double base = call.Float("base");
+  const int64_t steps = call.Int("steps");
+  if (call.refused() || call.type().rank() != 1 || base < 0) {
+    return call.Refuse("powers of ", base);
+  }
+  if (!IsFloat(call.dtype())) {
+    return GiveWholePowers(call, base, std::trunc(start), std::trunc(end), steps);
+  }
+  const double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0;
+  Value* exponents = call.b.Iota(start, step, DType::kF32, steps);
+  Value* powers = call.b.Binary(OpKind::kPow, call.b.Scalar(base, DType::kF32), exponents);
+  call.Return(call.b.Cast(powers, call.dtype()));
+}
+
 // eye(n), eye(n, m)
 void Eye(Call& call) {
   const Dims& sizes = call.type().sizes;
@@ -56,6 +102,7 @@ constexpr HandlerRow kSourceRows[] = {
     {"aten.copy.default", Copy},
     {"aten.empty.memory_format", Zeros},
     {"aten.empty_like.default", Zeros},
+    {"aten.empty_strided.default", EmptyStrided},
     {"aten.eye.default", Eye},
     {"aten.eye.m", Eye},
     {"aten.fill.Scalar", FillWith},
@@ -63,6 +110,7 @@ constexpr HandlerRow kSourceRows[] = {
     {"aten.full.default", Full},
     {"aten.full_like.default", Full},
     {"aten.linspace.default", Linspace},
+    {"aten.logspace.default", Logspace},
     {"aten.new_empty.default", Zeros},
     {"aten.new_full.default", NewFull},
     {"aten.new_ones.default", Ones},

@@ -1,6 +1,7 @@
 // Rewrites pooling and resizing. Like convolutions, they are calculated with channels last, between
 // permutations.
 #include <algorithm>
+#include <array>
 
 #include "compiler_server/passes/decompose/indexing.h"
 #include "compiler_server/passes/decompose/pooling.h"
@@ -195,29 +196,59 @@ void AdaptiveAvgPool2d(Call& call) {
 
 // Returns false for a scale factor that does not divide exactly, because it shifts PyTorch's
 // sampling points. The factors are a list (.vec) or separate arguments.
-bool ScalesAreExact(Call& call) {
-  const TensorType& x = Image(call)->type;
-  if (x.rank() != 4 || call.type().rank() != 4) return false;
-  std::vector<double> scales;
-  if (call.target().ends_with(".vec")) {
-    scales = call.Floats("scale_factors");
-  } else {
-    scales = {call.Float("scales_h", 0), call.Float("scales_w", 0)};
+// Returns the factors of rows and columns that the caller gave; 0 stands for that of the sizes.
+std::array<double, 2> GivenScales(Call& call) {
+  if (!call.target().ends_with(".vec")) {
+    return {call.Float("scales_h", 0), call.Float("scales_w", 0)};
   }
-  for (size_t i = 0; i < scales.size() && i < 2; ++i) {
-    const double size = static_cast<double>(x.sizes[i + 2]) * scales[i];
-    if (scales[i] != 0 && size != static_cast<double>(call.type().sizes[i + 2])) return false;
-  }
-  return true;
+  const std::vector<double> scales = call.Floats("scale_factors");
+  return scales.size() == 2 ? std::array{scales[0], scales[1]} : std::array{0.0, 0.0};
 }
 
-void Resize(Call& call, std::string mode, bool align_corners) {
-  if (!ScalesAreExact(call)) return call.Refuse("resize by a factor that does not divide");
+// Returns x with `size` places along the dimension, which are 1 / scale places of x apart.
+Expr ResizedAlong(Call& call, Expr x, int64_t dim, int64_t size, double scale,
+                  const std::string& mode) {
+  const double last = static_cast<double>(x.sizes()[dim] - 1);
+  const double step = scale == 0 ? (last + 1) / static_cast<double>(size) : 1 / scale;
+  const Expr place = Positions(call, size, DType::kF32);
+  const auto read = [&](Expr at) {
+    return Expr{&call, call.b.Gather(x.value, Cast(at, DType::kI32).value, dim)};
+  };
+  const bool in_the_middle = mode != "nearest";
+  const Expr source = in_the_middle ? (place + 0.5) * step : place * step;
+  if (mode != "linear") return read(Min(Apply(OpKind::kFloor, source), last));
+  const Expr inside = Max(source - 0.5, 0);
+  const Expr before = Min(Apply(OpKind::kFloor, inside), last);
+  Dims along(x.sizes().size(), 1);
+  along[dim] = size;
+  const Expr share = Reshape(Min(inside - before, 1), along);
+  return read(before) * (1.0 - share) + read(Min(before + 1.0, last)) * share;
+}
+
+// With aligned corners only the sizes count. A factor that does not divide them is a resize along
+// each dimension.
+void Resize(Call& call, const std::string& mode, bool align_corners) {
+  const TensorType& type = Image(call)->type;
+  const std::array<double, 2> scales = GivenScales(call);
+  if (call.refused() || type.rank() != 4 || call.type().rank() != 4) {
+    return call.Refuse("resize of ", ToText(type));
+  }
+  const Dims out{call.type().sizes[2], call.type().sizes[3]};
+  bool of_sizes = true;
+  for (size_t i = 0; i < scales.size(); ++i) {
+    const double size = static_cast<double>(type.sizes[i + 2]) * scales[i];
+    of_sizes &= scales[i] == 0 || size == static_cast<double>(out[i]);
+  }
   GiveInChannelsLast(call, 2, [&](Value* x) {
-    const TensorType type = ir::Contiguous(call.dtype(), {x->type.sizes[0], call.type().sizes[2],
-                                                          call.type().sizes[3], x->type.sizes[3]});
+    if (!of_sizes && !align_corners) {
+      const Expr rows = ResizedAlong(call, In(call, x), 1, out[0], scales[0], mode);
+      const Expr both = ResizedAlong(call, rows, 2, out[1], scales[1], mode);
+      return call.b.Cast(both.value, call.dtype());
+    }
+    const TensorType resized =
+        ir::Contiguous(call.dtype(), {x->type.sizes[0], out[0], out[1], x->type.sizes[3]});
     return call.b.Emit(OpKind::kResize, {x},
-                       {{AttrKey::kMode, mode}, {AttrKey::kAlignCorners, align_corners}}, &type);
+                       {{AttrKey::kMode, mode}, {AttrKey::kAlignCorners, align_corners}}, &resized);
   });
 }
 void Nearest(Call& call) { Resize(call, "nearest", false); }

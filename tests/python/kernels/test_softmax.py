@@ -147,3 +147,26 @@ def test_narrow_types_round_once():
     want = torch.nn.functional.rms_norm(x.double(), [64], gamma.double(), 1e-5)
     assert (y.dtype, inverse.dtype) == (torch.bfloat16, torch.float32)
     assert_near([y.double()], [want], 2**-8, 2**-16)
+
+
+@by_way
+@pytest.mark.parametrize("out_dtype", [None, torch.float8_e5m2])
+def test_triangles_of_groups_with_masks(out_dtype, way):
+    """A query without keys gets zeros, and the last query stands at the last key."""
+    x = matrix(4, 3, 5).sin()
+    bounds = torch.tensor([[0, 4], [3, 5]])
+
+    def softmax(x, bounds):
+        return hpu.scaled_masked_triangular_softmax(x, bounds, 1.3, 2, True, 0, out_dtype)
+
+    y = run(way, "scaled_masked_triangular_softmax", softmax, x, bounds)
+    place = torch.arange(5)
+    for row in range(4):
+        start, end = bounds[row // 2]
+        for query in range(3):
+            inside = (place >= start) & (place < end) & (place <= query + 2)
+            scores = (x[row, query] * 1.3).masked_fill(~inside, -math.inf)
+            want = scores.softmax(-1).nan_to_num(0)
+            if out_dtype is not None:
+                want = want.to(out_dtype).float()
+            assert_near([y[row, query].float()], [want], *NEAR)

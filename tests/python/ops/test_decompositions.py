@@ -151,8 +151,6 @@ def test_under_functionalization():
 @pytest.mark.parametrize(
     ("op", "function", "inputs"),
     [
-        # Its decomposition calculates in f64.
-        ("logspace", lambda x: x + torch.logspace(0, 1, 6, device=x.device), (X,)),
         ("lgamma", torch.lgamma, (PROBABILITY,)),
         (
             "grid_sampler_2d",

@@ -37,8 +37,12 @@ from ..torch_compat.trees import tree_leaves, tree_map_only
 _DEVICE = "hpu"
 # A result of an operator that is one tensor, not a list of tensors.
 _SINGLE = -1
-# Overloads that take a number where others take a tensor.
-_OF_NUMBERS = {"Tensor": "Scalar", "out": "Scalar_out", "Tensor_out": "Scalar_out"}
+# Overloads that take a number where others take a tensor: as a later operand, and as the first one.
+_OF_NUMBERS = {
+    "Tensor": (("Scalar", "Tensor_Scalar"), ("Scalar_Tensor",)),
+    "out": (("Scalar_out",), ()),
+    "Tensor_out": (("Scalar_out", "Tensor_Scalar_out"), ("Scalar_Tensor_out",)),
+}
 
 
 class Made(NamedTuple):
@@ -116,11 +120,12 @@ def overload_of(
         return op
     for argument, value in zip(op._schema.arguments, args, strict=False):
         if isinstance(value, (int, float)) and str(argument.type) == "Tensor":
-            scalar = _OF_NUMBERS.get(name, "")
-            if scalar not in packet.overloads():
-                raise CaptureError(f"it takes a number for tensor {argument.name}")
-            of_numbers: OpOverload = getattr(packet, scalar)
-            return of_numbers
+            later, first = _OF_NUMBERS.get(name, ((), ()))
+            for scalar in first if value is args[0] else later:
+                if scalar in packet.overloads():
+                    of_numbers: OpOverload = getattr(packet, scalar)
+                    return of_numbers
+            raise CaptureError(f"it takes a number for tensor {argument.name}")
     return op
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import Enum
 
 import torch
 from torch import Tensor
@@ -20,6 +21,13 @@ class FusedClipNorm:
         return torch.nn.utils.clip_grad_norm_(parameters, self.max_norm)
 
 
+class RmsNormBwdMode(Enum):
+    """How a card divides the work of the backward."""
+
+    DEFAULT = 0
+    STATIC_CASE_WIDTH_PARTITIONING = 1
+
+
 class FusedRMSNorm:
     @staticmethod
     def apply(
@@ -31,6 +39,6 @@ class FusedRMSNorm:
         fast_math: bool = False,
     ) -> Tensor:
         """Normalises over the last dimension, in data_in's type. The last three arguments have no
-        effect."""
+        effect; bwd_mode is the value of a RmsNormBwdMode."""
         weight = gamma.to(data_in.dtype)
         return torch.nn.functional.rms_norm(data_in, [data_in.shape[-1]], weight, eps)

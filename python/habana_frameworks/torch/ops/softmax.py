@@ -154,6 +154,38 @@ def scaled_triangular_softmax_retain(
     return (exponentials * inverse).to(self.dtype), inverse, maximum.to(self.dtype)
 
 
+@operator(
+    "scaled_masked_triangular_softmax(Tensor self, Tensor start_end, float inv_scale_attn, "
+    "int grouped_batch_size, bool use_max, int mode, ScalarType? out_dtype=None) -> Tensor"
+)
+def scaled_masked_triangular_softmax(
+    self: Tensor,
+    start_end: Tensor,
+    inv_scale_attn: float,
+    grouped_batch_size: int,
+    use_max: bool,
+    mode: int,
+    out_dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Softmax of self [batch, queries, keys] over the keys that are in [start, end) of the row's
+    group and not behind the query; the last query stands at the last key. A query without such keys
+    gets zeros. start_end holds two integers per group of `grouped_batch_size` rows. `use_max` and
+    `mode` choose how a card approximates exp; here all are one."""
+    queries, keys = self.shape[-2:]
+    start, end = start_end.reshape(-1, 2).repeat_interleave(grouped_batch_size, 0).unbind(1)
+    place = torch.arange(keys, device=self.device)
+    last = torch.arange(keys - queries, keys, device=self.device).unsqueeze(-1)
+    inside = torch.logical_and(place >= start[:, None, None], place < end[:, None, None])
+    hidden = torch.logical_not(torch.logical_and(inside, place <= last))
+    scores = (wide(self) * inv_scale_attn).masked_fill(hidden, -math.inf)
+    # The maximum of no keys would give NaN.
+    maximum = scores.amax(-1, keepdim=True).clamp(min=torch.finfo(torch.float32).min)
+    exponentials = (scores - maximum).exp()
+    total = exponentials.sum(-1, keepdim=True)
+    result = exponentials / torch.where(total == 0, 1, total)
+    return result.to(self.dtype if out_dtype is None else out_dtype)
+
+
 # ---- norms ---------------------------------------------------------------------------------------
 
 

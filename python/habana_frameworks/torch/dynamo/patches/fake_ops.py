@@ -50,6 +50,13 @@ _KEEP_FORMAT = {
     _aten.replication_pad3d_backward.default: 1,
 }
 
+# Ops without a meta function, whose CPU kernels lack the narrow types, and the argument that their
+# result is like.
+_LIKE_ARGUMENT = {
+    _aten.multi_margin_loss_backward.default: 1,
+    _aten.multilabel_margin_loss_backward.default: 1,
+}
+
 Fake = Callable[..., Any]
 
 
@@ -194,6 +201,17 @@ def _sizes_of_grouped_product(
     return matrix if forms in ((2, 3), (3, 2)) else (groups[0], *matrix)
 
 
+def _like_argument(place: int) -> Fake:
+    def rule(fake_mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+        given = args[place]
+        if given.device.type != "hpu" or given.dtype not in (torch.bfloat16, torch.float16):
+            return NotImplemented
+        with fake_mode:
+            return torch.empty(given.shape, dtype=given.dtype, device=given.device)
+
+    return rule
+
+
 def register() -> None:
     """May be called again."""
     for module in ("torch._subclasses.fake_impls", "torch._refs"):
@@ -207,6 +225,8 @@ def register() -> None:
         table[op] = _as_on_cpu(table.get(op))
     for op, argument in _KEEP_FORMAT.items():
         table[op] = _keep_format(argument)
+    for op, argument in _LIKE_ARGUMENT.items():
+        table[op] = _like_argument(argument)
     table[_aten._grouped_mm.default] = _grouped_product
     table[_aten.native_group_norm.default] = _with_strides(_group_norm)
     table[_aten.roll.default] = _with_strides(_rolled)

@@ -1,8 +1,9 @@
-// Makes normal numbers from uniform ones, by Box and Muller: sqrt(-2 log(1 - u)) cos(2 pi v).
+// Makes numbers of other distributions from uniform ones: exponential numbers by -log(1 - u), and
+// normal ones by Box and Muller, sqrt(-2 log(1 - u)) cos(2 pi v).
 //
-// It uses only operations for which IEEE 754 defines exactly one result, in one order, and no fused
-// ones, so that every f32 implementation gets the same bits. The arithmetic (`a`) may be the host
-// or a graph:
+// They use only operations for which IEEE 754 defines exactly one result, in one order, and no
+// fused ones, so that every f32 implementation gets the same bits. The arithmetic (`a`) may be the
+// host or a graph:
 //
 //   Value Add(Value, Value), Add(Value, float), Mul and Div likewise, Sqrt(Value), Floor(Value)
 //   Value SelectLess(Value x, float limit, Value yes, Value no)   x < limit ? yes : no
@@ -41,6 +42,22 @@ Value MinusLogOfRest(const Arithmetic& a, const Value& u) {
   // The first omitted term is s^10 / 11 < 2.1e-9 of the sum.
   const Value series = Polynomial(a, a.Mul(s, s), {2.0F, 2.0F / 3, 2.0F / 5, 2.0F / 7, 2.0F / 9});
   return a.Add(a.Mul(exponent, 0.6931472F), a.Mul(a.Mul(s, series), -1.0F));
+}
+
+// Returns a number of the exponential distribution whose mean is 1. It is never 0, because others
+// divide by it: for u = 0, which stands for [0, 2^-24), it is the middle of that interval.
+template <typename Arithmetic, typename Value>
+Value ExponentialFromUniform(const Arithmetic& a, const Value& u) {
+  const Value middle = a.Add(a.Mul(u, 0.0F), 0x1p-25F);
+  return a.SelectLess(u, 0x1p-24F, middle, MinusLogOfRest(a, u));
+}
+
+// Returns the number of trials until the first success, at least 1. `scale` is -1 / log(1 - p) for
+// trials that succeed with probability p.
+template <typename Arithmetic, typename Value>
+Value GeometricFromUniform(const Arithmetic& a, const Value& u, float scale) {
+  const Value negative = a.Floor(a.Mul(ExponentialFromUniform(a, u), -scale));
+  return a.Mul(negative, -1.0F);
 }
 
 // Returns cos(2 pi v) for v in [0, 1): within the nearest quarter turn it is Taylor's series up to
