@@ -12,11 +12,6 @@ void Fill(Call& call, double value) {
 }
 void Zeros(Call& call) { Fill(call, 0); }
 void Ones(Call& call) { Fill(call, 1); }
-// empty_strided(sizes, strides)
-void EmptyStrided(Call& call) {
-  if (call.type().elements() > 0) return call.Refuse("memory with strides");
-  Zeros(call);
-}
 // full(size, value), full_like(x, value)
 void Full(Call& call) { Fill(call, call.Stored("fill_value", call.dtype())); }
 // new_full(x, size, value)
@@ -102,7 +97,6 @@ constexpr HandlerRow kSourceRows[] = {
     {"aten.copy.default", Copy},
     {"aten.empty.memory_format", Zeros},
     {"aten.empty_like.default", Zeros},
-    {"aten.empty_strided.default", EmptyStrided},
     {"aten.eye.default", Eye},
     {"aten.eye.m", Eye},
     {"aten.fill.Scalar", FillWith},

@@ -244,7 +244,6 @@ ATEN_RULES = frozenset(
         "aten.embedding_renorm.default",
         "aten.empty.memory_format",
         "aten.empty_like.default",
-        "aten.empty_strided.default",
         "aten.eq.Scalar",
         "aten.eq.Tensor",
         "aten.erf.default",
