@@ -3,7 +3,6 @@ in its backward."""
 
 from __future__ import annotations
 
-import math
 import os
 import subprocess
 import sys
