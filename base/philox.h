@@ -10,6 +10,8 @@
 #include <array>
 #include <cstdint>
 
+#include "base/dtype.h"
+
 namespace hpu {
 
 using PhiloxBlock = std::array<uint32_t, 4>;
@@ -42,6 +44,40 @@ constexpr uint64_t PhiloxBlocks(uint64_t numbers) { return numbers / 4 + (number
 // that interval.
 constexpr float UniformFromBits(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24F; }
 
+// The integers [low, high) that draws of a type may have: those that the type holds exactly. Types
+// without draws in recipes have none.
+struct IntegerRange {
+  int64_t low = 0;
+  int64_t high = 0;
+};
+constexpr IntegerRange DrawnIntegers(DType dtype) {
+  const auto up_to = [](int bits) {
+    return IntegerRange{-(int64_t{1} << bits), int64_t{1} << bits};
+  };
+  switch (dtype) {
+    case DType::kBool:
+      return {0, 2};
+    case DType::kU8:
+      return {0, 256};
+    case DType::kI8:
+      return up_to(7);
+    case DType::kI16:
+      return up_to(15);
+    case DType::kI32:
+      return up_to(31);
+    case DType::kI64:
+      return up_to(62);
+    case DType::kBF16:
+      return up_to(8);
+    case DType::kF16:
+      return up_to(11);
+    case DType::kF32:
+      return up_to(24);
+    default:
+      return {};
+  }
+}
+
 // Returns whether integers in [low, high) are drawn as floor(u * (high - low)) + low in f32: f32
 // holds them all exactly, and the 2^24 values of u hit each of them in proportions that differ by
 // at most 1/16.
@@ -56,6 +92,13 @@ constexpr bool DrawsExactIntegers(int64_t low, int64_t high) {
 constexpr bool DrawsWideIntegers(int64_t low, int64_t high) {
   constexpr int64_t kLargest = int64_t{1} << 52;
   return -kLargest <= low && low < high && high <= kLargest && high - low <= int64_t{1} << 32;
+}
+
+// Returns whether draws of a type may have all integers of [low, high), in one of the two ways.
+constexpr bool DrawsIntegers(DType dtype, int64_t low, int64_t high) {
+  const IntegerRange held = DrawnIntegers(dtype);
+  return held.low <= low && high <= held.high &&
+         (DrawsExactIntegers(low, high) || DrawsWideIntegers(low, high));
 }
 
 }  // namespace hpu

@@ -70,16 +70,13 @@ const Tensor& ResizeOutput(const Tensor& self, at::IntArrayRef sizes, at::Device
 }  // namespace
 
 std::vector<OwnKernel> ComposedKernels() {
-  const auto row = [](const char* op, auto* kernel) {
-    return OwnKernel{op, c10::KernelFunction::makeFromUnboxedRuntimeFunction(kernel),
-                     OwnKernel::Kind::kAlwaysComposed, nullptr};
-  };
-  return {row("aten::_masked_scale", &MaskedScale),
-          row("aten::index_put", &IndexPut),
-          row("aten::index_put_", &IndexPutInPlace),
-          row("aten::adaptive_avg_pool3d_backward.grad_input", &AdaptiveAvgPool3dBackward),
-          row("aten::native_batch_norm.out", &NativeBatchNorm),
-          row("aten::_resize_output_", &ResizeOutput)};
+  return {
+      AlwaysComposed("aten::_masked_scale", &MaskedScale),
+      AlwaysComposed("aten::index_put", &IndexPut),
+      AlwaysComposed("aten::index_put_", &IndexPutInPlace),
+      AlwaysComposed("aten::adaptive_avg_pool3d_backward.grad_input", &AdaptiveAvgPool3dBackward),
+      AlwaysComposed("aten::native_batch_norm.out", &NativeBatchNorm),
+      AlwaysComposed("aten::_resize_output_", &ResizeOutput)};
 }
 
 }  // namespace hpu::torch_backend

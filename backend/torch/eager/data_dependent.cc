@@ -214,21 +214,17 @@ Unique UniqueConsecutive(const Tensor& self, bool return_inverse, bool return_co
 }  // namespace
 
 std::vector<OwnKernel> DataDependentKernels() {
-  const auto row = [](const char* op, auto* kernel, Predicate applies = nullptr) {
-    return OwnKernel{op, c10::KernelFunction::makeFromUnboxedRuntimeFunction(kernel),
-                     OwnKernel::Kind::kComposed, applies};
-  };
-  return {row("aten::nonzero", &Nonzero),
-          row("aten::nonzero_static", &NonzeroStatic),
-          row("aten::masked_select", &MaskedSelect),
-          row("aten::masked_select.out", &MaskedSelectOut),
-          row("aten::repeat_interleave.Tensor", &RepeatInterleave, &CountsItself),
-          row("aten::index.Tensor", &IndexByMask, &TakesByMask),
-          row("aten::_index_put_impl_", &PutByMask, &PutsSeveral),
-          row("aten::bincount", &Bincount),
-          row("aten::equal", &Equal),
-          row("aten::_unique2", &Unique2),
-          row("aten::unique_consecutive", &UniqueConsecutive)};
+  return {Composed("aten::nonzero", &Nonzero),
+          Composed("aten::nonzero_static", &NonzeroStatic),
+          Composed("aten::masked_select", &MaskedSelect),
+          Composed("aten::masked_select.out", &MaskedSelectOut),
+          Composed("aten::repeat_interleave.Tensor", &RepeatInterleave, &CountsItself),
+          Composed("aten::index.Tensor", &IndexByMask, &TakesByMask),
+          Composed("aten::_index_put_impl_", &PutByMask, &PutsSeveral),
+          Composed("aten::bincount", &Bincount),
+          Composed("aten::equal", &Equal),
+          Composed("aten::_unique2", &Unique2),
+          Composed("aten::unique_consecutive", &UniqueConsecutive)};
 }
 
 }  // namespace hpu::torch_backend

@@ -175,26 +175,22 @@ bool DrawsSlopes(c10::ArrayRef<c10::IValue> arguments) { return arguments[4].toB
 }  // namespace
 
 std::vector<OwnKernel> DistributionKernels() {
-  const auto row = [](const char* op, auto* kernel, Predicate applies = nullptr) {
-    return OwnKernel{op, c10::KernelFunction::makeFromUnboxedRuntimeFunction(kernel),
-                     OwnKernel::Kind::kAlwaysComposed, applies};
-  };
-  return {row("aten::cauchy_", &Cauchy, &FloatsFirst),
-          row("aten::log_normal_", &LogNormal, &FloatsFirst),
-          row("aten::multinomial", &Multinomial),
-          row("aten::multinomial.out", &MultinomialOut),
-          row("aten::normal.Tensor_float", &NormalTensorFloat, &FloatsBoth),
-          row("aten::normal.Tensor_float_out", &NormalTensorFloatOut, &FloatsBoth),
-          row("aten::normal.float_Tensor", &NormalFloatTensor, &FloatsBoth),
-          row("aten::normal.float_Tensor_out", &NormalFloatTensorOut, &FloatsBoth),
-          row("aten::normal.Tensor_Tensor", &NormalTensorTensor, &FloatsBoth),
-          row("aten::normal.Tensor_Tensor_out", &NormalTensorTensorOut, &FloatsBoth),
-          row("aten::randperm", &Randperm),
-          row("aten::randperm.out", &RandpermOut),
-          row("aten::randperm.generator", &RandpermGenerator),
-          row("aten::randperm.generator_out", &RandpermGeneratorOut),
-          row("aten::rrelu_with_noise", &Rrelu, &DrawsSlopes),
-          row("aten::rrelu_with_noise_", &RreluInPlace, &DrawsSlopes)};
+  return {AlwaysComposed("aten::cauchy_", &Cauchy, &FloatsFirst),
+          AlwaysComposed("aten::log_normal_", &LogNormal, &FloatsFirst),
+          AlwaysComposed("aten::multinomial", &Multinomial),
+          AlwaysComposed("aten::multinomial.out", &MultinomialOut),
+          AlwaysComposed("aten::normal.Tensor_float", &NormalTensorFloat, &FloatsBoth),
+          AlwaysComposed("aten::normal.Tensor_float_out", &NormalTensorFloatOut, &FloatsBoth),
+          AlwaysComposed("aten::normal.float_Tensor", &NormalFloatTensor, &FloatsBoth),
+          AlwaysComposed("aten::normal.float_Tensor_out", &NormalFloatTensorOut, &FloatsBoth),
+          AlwaysComposed("aten::normal.Tensor_Tensor", &NormalTensorTensor, &FloatsBoth),
+          AlwaysComposed("aten::normal.Tensor_Tensor_out", &NormalTensorTensorOut, &FloatsBoth),
+          AlwaysComposed("aten::randperm", &Randperm),
+          AlwaysComposed("aten::randperm.out", &RandpermOut),
+          AlwaysComposed("aten::randperm.generator", &RandpermGenerator),
+          AlwaysComposed("aten::randperm.generator_out", &RandpermGeneratorOut),
+          AlwaysComposed("aten::rrelu_with_noise", &Rrelu, &DrawsSlopes),
+          AlwaysComposed("aten::rrelu_with_noise_", &RreluInPlace, &DrawsSlopes)};
 }
 
 }  // namespace hpu::torch_backend

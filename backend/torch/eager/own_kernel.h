@@ -28,6 +28,17 @@ struct OwnKernel {
   Predicate applies = nullptr;
 };
 
+template <typename Kernel>
+OwnKernel Composed(const char* op, Kernel* kernel, Predicate applies = nullptr) {
+  return {op, c10::KernelFunction::makeFromUnboxedRuntimeFunction(kernel),
+          OwnKernel::Kind::kComposed, applies};
+}
+template <typename Kernel>
+OwnKernel AlwaysComposed(const char* op, Kernel* kernel, Predicate applies = nullptr) {
+  return {op, c10::KernelFunction::makeFromUnboxedRuntimeFunction(kernel),
+          OwnKernel::Kind::kAlwaysComposed, applies};
+}
+
 std::vector<OwnKernel> CopyKernels();
 std::vector<OwnKernel> RandomKernels();
 std::vector<OwnKernel> DataDependentKernels();

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/torch/device/dtypes.h"
 #include "backend/torch/device/generator.h"
 #include "backend/torch/eager/fallback.h"
 #include "backend/torch/eager/host_access.h"
@@ -250,44 +251,14 @@ void FillWideIntegers(const RandomPlace& place, int64_t low, int64_t high, Tenso
   });
 }
 
-// Returns whether the type holds all integers of [from, to) exactly, as in random.cc of the
-// decompositions.
-bool HoldsIntegers(at::ScalarType dtype, int64_t from, int64_t to) {
-  const auto within = [&](int bits) {
-    return -(int64_t{1} << bits) <= from && to <= int64_t{1} << bits;
-  };
-  switch (dtype) {
-    case at::kBool:
-      return from >= 0 && to <= 2;
-    case at::kByte:
-      return from >= 0 && to <= 256;
-    case at::kChar:
-      return within(7);
-    case at::kShort:
-      return within(15);
-    case at::kInt:
-      return within(31);
-    case at::kLong:
-      return within(62);
-    case at::kBFloat16:
-      return within(8);
-    case at::kHalf:
-      return within(11);
-    case at::kFloat:
-      return within(24);
-    default:
-      return false;
-  }
-}
-
 Tensor& RandomFrom(Tensor& self, int64_t from, std::optional<int64_t> to,
                    MaybeGenerator generator) {
-  const bool held = to.has_value() && HoldsIntegers(self.scalar_type(), from, *to);
-  const bool exact = held && DrawsExactIntegers(from, *to);
-  if (!exact && !(held && DrawsWideIntegers(from, *to))) {  // its kernel checks the range
+  const bool held = to.has_value() && DrawsIntegers(FromScalarType(self.scalar_type()), from, *to);
+  if (!held) {  // its kernel checks the range
     return at::native::call_fallback_fn<&RunOnCpu, ATEN_OP2(random_, from)>::call(self, from, to,
                                                                                   generator);
   }
+  const bool exact = DrawsExactIntegers(from, *to);
   const auto count = static_cast<uint64_t>(self.numel());
   const RandomPlace place = TakeRandom(generator, PhiloxBlocks(count) * (exact ? 1 : 2));
   return Write(self, [&](Tensor& values) {

@@ -150,42 +150,8 @@ std::span<const HandlerRow> RandomRows() { return kRandomRows; }
 
 namespace {
 
-// The integers [low, high) of the largest range that a type holds exactly; none for types that
-// recipes do not have.
-struct HeldIntegers {
-  int64_t low = 0;
-  int64_t high = 0;
-};
-HeldIntegers ExactIntegers(DType dtype) {
-  const auto around_zero = [](int bits) {
-    return HeldIntegers{-(int64_t{1} << bits), int64_t{1} << bits};
-  };
-  switch (dtype) {
-    case DType::kBool:
-      return {0, 2};
-    case DType::kU8:
-      return {0, 256};
-    case DType::kI8:
-      return around_zero(7);
-    case DType::kI16:
-      return around_zero(15);
-    case DType::kI32:
-      return around_zero(31);
-    case DType::kI64:
-      return around_zero(62);
-    case DType::kBF16:
-      return around_zero(8);
-    case DType::kF16:
-      return around_zero(11);
-    case DType::kF32:
-      return around_zero(24);
-    default:
-      return {};
-  }
-}
-
-// Returns whether the type holds all numbers of the call's range, and recipes draw them.
-bool DrawsIntegers(const ir::Node& node) {
+// Returns whether the range of the call is one that draws of its type may have.
+bool DrawsItsRange(const ir::Node& node) {
   int64_t low = 0;
   int64_t high = 0;
   for (const auto& [name, argument] : node.aten->args) {
@@ -193,9 +159,7 @@ bool DrawsIntegers(const ir::Node& node) {
     if (number != nullptr && (name == "low" || name == "from")) low = *number;
     if (number != nullptr && (name == "high" || name == "to")) high = *number;
   }
-  const HeldIntegers held = ExactIntegers(node.type().dtype);
-  return held.low <= low && high <= held.high &&
-         (DrawsExactIntegers(low, high) || DrawsWideIntegers(low, high));
+  return DrawsIntegers(node.type().dtype, low, high);
 }
 
 bool IsHeldFloat(DType dtype) {
@@ -203,7 +167,7 @@ bool IsHeldFloat(DType dtype) {
 }
 
 bool IsHeld(const Value* operand) {
-  return operand == nullptr || ExactIntegers(operand->type.dtype).high > 0;
+  return operand == nullptr || DrawnIntegers(operand->type.dtype).high > 0;
 }
 
 bool HasHeldFloats(const ir::Node& node) {
@@ -214,7 +178,8 @@ bool HasHeldFloats(const ir::Node& node) {
 
 }  // namespace
 
-// What it accepts must not be refused later: the draws after it would then be at a wrong place.
+// A draw that is accepted here must not be refused later, because the draws after it would then
+// begin at a wrong place.
 bool RecipesDraw(const ir::Node& node) {
   const std::string_view target = node.aten->target;
   if (target.starts_with("hpu.cast_to_fp8_v2.")) return true;
@@ -224,16 +189,16 @@ bool RecipesDraw(const ir::Node& node) {
   if (!is_among(RandomRows()) && !is_among(DistributionRows())) return false;
   const DType dtype = node.type().dtype;
   if (target.starts_with("aten.randint") || target.starts_with("aten.random.")) {
-    return DrawsIntegers(node);
+    return DrawsItsRange(node);
   }
   if (target.starts_with("aten.randperm")) {
-    return node.type().elements() <= ExactIntegers(dtype).high;
+    return node.type().elements() <= DrawnIntegers(dtype).high;
   }
   if (target.starts_with("aten.multinomial")) {
     return HasHeldFloats(node) && node.operands[0]->type.elements() > 0;
   }
   if (target.starts_with("aten.bernoulli")) {
-    return ExactIntegers(dtype).high > 0 && std::ranges::all_of(node.operands, IsHeld);
+    return DrawnIntegers(dtype).high > 0 && std::ranges::all_of(node.operands, IsHeld);
   }
   if (target.starts_with("aten.geometric")) {
     return IsHeldFloat(dtype) || dtype == DType::kI32 || dtype == DType::kI64;

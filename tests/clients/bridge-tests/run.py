@@ -63,12 +63,12 @@ def _run(suite: str, tests: Path, share: int, outcomes: Path) -> bool:
     )
     command = [sys.executable, "-W", "ignore", "-m", "pytest", *options.split()]
     command += [str(_SECONDS_PER_TEST), "--continue-on-collection-errors", "."]
-    with tempfile.TemporaryDirectory(prefix="bridge-tests-") as cache:
+    with tempfile.TemporaryDirectory(prefix="bridge-tests-") as logs:
         variables = {
             "BRIDGE_FOLDER": folder,
             "BRIDGE_SHARE": str(share),
             "BRIDGE_OUTCOMES": str(outcomes),
-            "HABANA_LOGS": cache,  # some files want it when they are imported
+            "HABANA_LOGS": logs,  # some files want it when they are imported
             "HPU_EMULATOR_MODULES": "1024",
             "PYTHONPATH": str(HERE),
         }

@@ -47,6 +47,20 @@ def test_numbers_of_groups_of_rows(groups, zeros, has_sign, way):
 
 
 @by_way
+@pytest.mark.parametrize("sizes", [(6,), (2, 3, 1)])
+def test_words_that_are_no_matrix(sizes, way):
+    words, numbers = packed(2, 3, 1)
+    wide = (*sizes[:-1], 8 * sizes[-1])
+    words, numbers, scale = words.reshape(sizes), numbers.reshape(wide), matrix(wide[-1], seed=2)
+
+    def convert(words, scale):
+        return torch.ops.hpu.convert_from_uint4(words, scale, None, torch.float32)
+
+    y = run(way, "convert_from_uint4", convert, words, scale)
+    assert_near([y], [numbers * scale], 1e-6, 1e-6)
+
+
+@by_way
 def test_groups_by_index(way):
     """As GPTQ with act_order stores them."""
     words, numbers = packed(ROWS, WORDS, 1)

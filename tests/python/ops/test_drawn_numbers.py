@@ -107,7 +107,7 @@ def test_wrong_arguments_are_told(draw, message):
 
 
 def test_every_integer_is_drawn_about_as_often():
-    """Of 2^20 draws, each of eight integers gets 2^17 +- 339; six of those deviations are exceeded
+    """Each of eight integers gets 2^17 +- 339 of 2^20 draws; six of those deviations are exceeded
     once in 5e7 seeds."""
     torch.hpu.manual_seed(3)
     numbers = torch.randint(-4, 4, (2**20,), device="hpu").cpu()
@@ -137,7 +137,7 @@ def test_normal_numbers_have_their_moments():
     assert abs((x[1:] * x[:-1]).mean()) < 6 / math.sqrt(n)
 
 
-# Of 2^20 draws with probability 0.9 to be kept, 943718 +- 307 are kept; six of those deviations are
+# 943718 +- 307 of 2^20 draws with probability 0.9 are kept; six of those deviations are
 # exceeded once in 5e8 seeds.
 def test_dropout_keeps_as_many_as_it_says():
     torch.hpu.manual_seed(7)

@@ -80,6 +80,7 @@ DRAWS = {
         torch.zeros(33, dtype=torch.int64, device="hpu"), 2, 9
     ),
     "in columns": lambda x: torch.rand_like(x.t()) + x.t(),
+    "many dimensions": lambda x: torch.rand(2, 1, 2, 1, 3, 2, 2, device="hpu") + 0,
     "three draws": lambda x: F.dropout(
         F.dropout(x, 0.5, True) + torch.rand(7, 1, device="hpu")[0], 0.1, True
     ),
