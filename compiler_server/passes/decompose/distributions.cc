@@ -6,6 +6,7 @@
 
 #include "compiler_server/passes/decompose/graph_arithmetic.h"
 #include "compiler_server/passes/decompose/random.h"
+#include "compiler_server/passes/decompose/selection.h"
 
 namespace hpu::compiler {
 namespace {
@@ -94,12 +95,7 @@ void Multinomial(Call& call) {
   const Expr total = Slice(sums, last, classes - 1, classes);
   // The factor keeps the product below the total.
   const Expr place = DrawOne(call, call.type().sizes) * (1 - 0x1p-23) * total;
-  Dims row = sums.sizes();
-  row.insert(row.end() - 1, 1);
-  Dims column = place.sizes();
-  column.push_back(1);
-  const Expr before = Reshape(sums, row) <= Reshape(place, column);
-  if (!call.refused()) Give(call, Sum(Cast(before, DType::kI32), {last + 1}, false));
+  if (!call.refused()) Give(call, EdgesBefore(sums, place, /*right=*/true));
 }
 
 // rrelu_with_noise_functional(x, noise, lower, upper, training) returns the result and the slopes.

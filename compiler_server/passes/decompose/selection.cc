@@ -1,7 +1,10 @@
 // Rewrites calls that find elements by their order, or positions by counting the elements before
 // them.
+#include "compiler_server/passes/decompose/selection.h"
+
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -12,6 +15,43 @@ namespace hpu::compiler {
 namespace {
 
 constexpr DType kCount = DType::kI32;
+
+}  // namespace
+
+Expr EdgesBefore(Expr edges, Expr values, bool right) {
+  constexpr int64_t kFewEdges = 64;
+  Call& call = *edges.call;
+  const int64_t last = edges.rank() - 1;
+  const int64_t count = edges.sizes()[last];
+  const auto is_before = [&](Expr edge, Expr x) {
+    return Apply(OpKind::kLogicalNot, right ? edge > x : edge >= x);
+  };
+  if (count <= kFewEdges) {
+    Dims row = edges.sizes();
+    row.insert(row.end() - 1, 1);
+    Dims column = values.sizes();
+    column.push_back(1);
+    const Expr before = is_before(Reshape(edges, row), Reshape(values, column));
+    return call.refused() ? values : Sum(Cast(before, kCount), {before.rank() - 1}, false);
+  }
+  if (values.rank() == 0) values = Reshape(values, {1});
+  const auto read = [&](Expr place) {
+    if (last == 0) return Expr{&call, call.b.Gather(edges.value, place.value, 0)};
+    return Expr{&call, call.b.Emit(OpKind::kGatherElements, {edges.value, place.value},
+                                   {{AttrKey::kDim, last}})};
+  };
+  Expr found{&call, call.b.Full(0, kCount, values.sizes())};
+  for (auto step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(count))); step > 0;
+       step /= 2) {
+    const Expr next = found + static_cast<double>(step);
+    const Expr edge = read(Min(next - 1.0, static_cast<double>(count - 1)));
+    const Expr exists = next <= static_cast<double>(count);
+    found = Where(exists & is_before(edge, values), next, found);
+  }
+  return found;
+}
+
+namespace {
 
 bool Counts(int64_t elements) { return elements > 0 && elements <= INT32_MAX; }
 
@@ -78,8 +118,7 @@ void MedianAlong(Call& call) {
 }
 void MedianOfAll(Call& call) { GiveMedian(call, Flat({&call, call.Tensor(kSelf)}), 0); }
 
-// Gives the number of edges before each value; with `right`, edges that are equal to it count. The
-// work is quadratic, but no step depends on another. NaN is larger than all numbers.
+// Gives the number of edges before each value, where a value may be a number.
 void GiveEdgesBefore(Call& call, std::string_view edges_name, std::string_view values_name,
                      bool right) {
   const DType dtype = PromotedType(call, std::array{edges_name, values_name});
@@ -90,15 +129,8 @@ void GiveEdgesBefore(Call& call, std::string_view edges_name, std::string_view v
     edges.value = call.b.Emit(OpKind::kGatherElements, {edges.value, call.Tensor("sorter")},
                               {{AttrKey::kDim, edges.rank() - 1}});
   }
-  Dims row = edges.sizes();
-  row.insert(row.end() - 1, 1);
-  Dims column = values.sizes();
-  column.push_back(1);
-  const Expr x = Reshape(values, column);
-  const Expr each = Reshape(edges, row);
-  const Expr before = Apply(OpKind::kLogicalNot, right ? each > x : each >= x);
-  if (call.refused()) return;
-  Give(call, Reshape(Sum(Cast(before, kCount), {before.rank() - 1}, false), call.type().sizes));
+  const Expr before = EdgesBefore(edges, values, right);
+  if (!call.refused()) Give(call, Reshape(before, call.type().sizes));
 }
 
 // searchsorted(edges, values, out_int32, right, side, sorter), where one value may be a number

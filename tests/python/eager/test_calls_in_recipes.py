@@ -119,6 +119,18 @@ POSITIONS: dict[str, Row] = {
         lambda e, v: (torch.searchsorted(e, v), torch.searchsorted(e, v, right=True)),
         EDGES, VALUES,
     ),
+    **{
+        f"searchsorted in {count} edges": (
+            lambda e, v: (
+                torch.searchsorted(e, v), torch.searchsorted(e, v, right=True),
+                torch.bucketize(v, e[1].contiguous()), torch.searchsorted(e[0], 0.25),
+            ),
+            torch.linspace(-2, 2, 2 * count).mul(8).round().div(8).sort().values
+            .reshape(count, 2).t().contiguous(),
+            torch.tensor([[-9.0, -2, 0.25, 0.3, 2], [9.0, 1.125, -1.125, 0, float("nan")]]),
+        )
+        for count in (1, 64, 65, 127, 1000)
+    },
     "searchsorted of a number": (lambda e: torch.searchsorted(e[0], 0.5, out_int32=True), EDGES),
     "searchsorted with a sorter": (
         lambda e, v, s: torch.searchsorted(e, v, sorter=s),

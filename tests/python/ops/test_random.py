@@ -96,6 +96,7 @@ NEARLY = {
     "normal of deviations": lambda x: torch.normal(2.0, x.abs()) + 0,
     "normal of tensors": lambda x: torch.normal(x[0].bfloat16(), x.abs().bfloat16()) + 0,
     "multinomial with replacement": lambda x: torch.multinomial(x.abs(), 50, True) + 0,
+    "multinomial of many classes": lambda x: torch.multinomial(x.flatten().abs(), 50, True) + 0,
     "rrelu": lambda x: F.rrelu(x, 0.1, 0.4, training=True) + 0,
 }
 
