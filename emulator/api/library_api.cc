@@ -10,8 +10,9 @@ using namespace hpu::emulator;  // NOLINT: the C functions are the outer side of
 
 namespace {
 
-// The version of the emulated interface, followed by the emulator's own.
-constexpr char kLibraryVersion[] = "1.21.0.1";
+// The release that the metadata of habana-torch-plugin names, followed by the emulator's own
+// number. Programs compare the two and warn where they differ.
+constexpr char kLibraryVersion[] = "1.24.1.1";
 
 synStatus CopyTruncated(const std::string& text, char* buffer, uint64_t size) {
   SYN_REQUIRE_ARGUMENT(buffer != nullptr && size > 0);

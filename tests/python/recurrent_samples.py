@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from aten_case import Case, T, a, f
 
-import habana_frameworks.torch.dynamo.patches.recurrent  # noqa: F401  (its ops)
+import habana_frameworks.torch.ops.recurrent  # noqa: F401  (its ops)
 
 
 def layers(gates: int) -> list[T]:

@@ -1,7 +1,9 @@
 #include "backend/torch/record/front_end.h"
 
 #include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "backend/torch/programs/optional_type.h"
 
@@ -33,6 +35,18 @@ const at::ThreadLocalState& FreshState() {
 py::object SetDynamo(const py::object& callback) {
   return py::module_::import("torch._C._dynamo.eval_frame").attr("set_eval_frame")(callback);
 }
+
+// While this object lives, Dynamo does not trace frames of this thread, which holds the GIL.
+class DynamoOff {
+ public:
+  DynamoOff() : before_(SetDynamo(py::none())) {}
+  ~DynamoOff() { SetDynamo(before_); }
+  DynamoOff(const DynamoOff&) = delete;
+  DynamoOff& operator=(const DynamoOff&) = delete;
+
+ private:
+  const py::object before_;
+};
 
 py::object NumberOf(const at::Tensor& wrapped) {
   if (wrapped.scalar_type() == at::kBool) return py::bool_(*wrapped.const_data_ptr<bool>());
@@ -108,6 +122,22 @@ std::pair<py::tuple, py::dict> ToPythonCall(const c10::OperatorHandle& op,
     }
   }
   return {py::tuple(positional), named};
+}
+
+std::optional<std::vector<IValue>> CallLayers(const c10::OperatorHandle& op,
+                                              c10::ArrayRef<IValue> arguments) {
+  const py::gil_scoped_acquire gil;
+  const DynamoOff dynamo_off;
+  return FrontEnd::Ask([&]() -> std::optional<std::vector<IValue>> {
+    const auto [positional, named] = ToPythonCall(op, arguments);
+    const std::string kind = op.schema().name().substr(std::string("aten::").size());
+    const py::object found =
+        front_end == nullptr ? py::none() : front_end->attr("call_layers")(kind, *positional);
+    if (found.is_none()) return std::nullopt;
+    std::vector<IValue> results;
+    for (const py::handle& tensor : found) results.emplace_back(tensor.cast<at::Tensor>());
+    return results;
+  });
 }
 
 void BindFrontEnd(py::module_& module) {

@@ -4,7 +4,9 @@
 
 #include <ATen/ATen.h>
 
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "backend/torch/pytorch/unstable_torch.h"
 
@@ -61,6 +63,11 @@ bool InFrontEnd();
 // Returns the arguments of a call as Python code would give them: by position and by name.
 std::pair<pybind11::tuple, pybind11::dict> ToPythonCall(const c10::OperatorHandle& op,
                                                         c10::ArrayRef<c10::IValue> arguments);
+
+// Runs a call of a recurrent operator ("aten::lstm") as calls of whole layers, in the state of the
+// caller: its autograd and autocast hold. Returns nothing for a call that PyTorch must compose.
+std::optional<std::vector<c10::IValue>> CallLayers(const c10::OperatorHandle& op,
+                                                   c10::ArrayRef<c10::IValue> arguments);
 
 // Adds set_front_end().
 void BindFrontEnd(pybind11::module_& module);

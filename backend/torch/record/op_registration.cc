@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/torch/eager/fallback.h"
@@ -14,6 +15,7 @@
 #include "backend/torch/eager/tensor_arguments.h"
 #include "backend/torch/record/call_program.h"
 #include "backend/torch/record/custom_kernel.h"
+#include "backend/torch/record/front_end.h"
 #include "backend/torch/record/op_kernel.h"
 #include "backend/torch/record/recorder.h"
 
@@ -60,7 +62,17 @@ bool WantsParts(const c10::FunctionSchema& schema, const Stack& stack) {
   return wanted;
 }
 
+// Runs the call by its parts. Recorded, whole layers are the parts of sequences of one length, so
+// that a recording has one call for a layer however many steps there are.
 void RunParts(const c10::OperatorHandle& op, Stack* stack) {
+  if (op.schema().overload_name() == "input" && !InFrontEnd() && Recorder::Get().Records()) {
+    const size_t count = op.schema().arguments().size();
+    if (auto results = CallLayers(op, torch::jit::last(*stack, count))) {
+      torch::jit::drop(*stack, count);
+      for (IValue& result : *results) stack->push_back(std::move(result));
+      return;
+    }
+  }
   op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
 }
 

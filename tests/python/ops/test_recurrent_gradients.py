@@ -14,7 +14,7 @@ from recurrent_models import MODELS, assert_same, leaves, on_hpu, with_gradients
 from torch import nn
 
 from habana_frameworks.torch.dynamo import report
-from habana_frameworks.torch.dynamo.patches import recurrent
+from habana_frameworks.torch.ops import recurrent
 
 
 @pytest.mark.parametrize("given", [False, True])

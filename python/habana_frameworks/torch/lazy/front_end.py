@@ -1,5 +1,5 @@
-"""What backend/torch/record/ asks: for the programs of eager calls and of recordings, and for the
-results of recorded calls."""
+"""What backend/torch/record/ asks: for the programs of eager calls and of recordings, for the
+results of recorded calls, and for recurrent layers as calls that can be recorded."""
 
 from __future__ import annotations
 
@@ -29,6 +29,12 @@ class _FrontEnd:
         from .recordings import compile_recording
 
         return compile_recording(*recording)
+
+    @staticmethod
+    def call_layers(kind: str, *call: Any) -> Any:
+        from ..ops.recurrent import layers
+
+        return layers(kind, *call)
 
 
 def connect() -> None:

@@ -10,5 +10,6 @@ from . import fast_math as fast_math
 from . import fp8 as fp8
 from . import int4 as int4
 from . import optimizers as optimizers
+from . import recurrent as recurrent
 from . import rotary as rotary
 from . import softmax as softmax
