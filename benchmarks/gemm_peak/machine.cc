@@ -65,7 +65,7 @@ Machine::Machine(IsaLevel isa, int threads)
       bf16_(emulator::Bf16PeakLoop(std::min(isa, HostIsaLevel().value_or(IsaLevel::kV2)))) {
   KernelModule module(TargetInfoFor(isa));
   AddReadKernel(module);
-  const auto image = module.Finish();
+  const auto image = module.Finish(SizesAs::kSymbols);
   HPU_CHECK(image.ok(), "read kernel");
   read_entry_ = image->entry_offsets[0];
   image_ = std::make_unique<MappedImage>(image->code);

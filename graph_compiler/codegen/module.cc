@@ -1,6 +1,7 @@
 #include "graph_compiler/codegen/module.h"
 
 #include <llvm/Analysis/TargetTransformInfo.h>
+#include <llvm/Bitcode/BitcodeWriter.h>
 #include <llvm/CodeGen/CommandFlags.h>
 #include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/LegacyPassManager.h>
@@ -27,8 +28,11 @@
 #include <new>
 #include <set>
 
+#include "base/hash.h"
 #include "graph_compiler/codegen/memory_functions.h"
+#include "graph_compiler/codegen/object_cache.h"
 #include "graph_compiler/codegen/object_image.h"
+#include "graph_compiler/codegen/size_symbols.h"
 
 namespace hpu::graph_compiler {
 namespace {
@@ -115,8 +119,15 @@ void SetTargetAttributes(const TargetInfo& target, llvm::Function* function) {
   function->addFnAttr("no-builtins");
 }
 
-absl::StatusOr<KernelModule::Image> Generate(llvm::Module& module, const TargetInfo& target,
-                                             const std::vector<std::string>& kernels) {
+// Returns what tells the module from others. Attributes of its functions name the target.
+Digest DigestOf(const llvm::Module& module) {
+  llvm::SmallVector<char, 0> bitcode;
+  llvm::raw_svector_ostream stream(bitcode);
+  llvm::WriteBitcodeToFile(module, stream);
+  return Sha256({reinterpret_cast<const uint8_t*>(bitcode.data()), bitcode.size()});
+}
+
+absl::StatusOr<ObjectCache::Object> Generate(llvm::Module& module, const TargetInfo& target) {
   const auto machine = MakeTargetMachine(target);
   if (machine == nullptr) return Internal("LLVM has no X86 target");
   Optimise(module, *machine);
@@ -129,7 +140,31 @@ absl::StatusOr<KernelModule::Image> Generate(llvm::Module& module, const TargetI
     return Internal("LLVM cannot write objects for ", kTriple);
   }
   emit.run(module);
-  return LayOutObject(std::span<const char>(object.data(), object.size()), kernels);
+  return std::make_shared<const std::vector<char>>(object.begin(), object.end());
+}
+
+// Generates the module's object, unless this process has generated it before.
+absl::StatusOr<KernelModule::Image> MakeImage(llvm::Module& module, const TargetInfo& target,
+                                              const std::vector<std::string>& kernels,
+                                              std::span<const uint32_t> sizes) {
+  const Digest code = DigestOf(module);
+  ObjectCache& cache = ObjectCache::OfProcess();
+  ObjectCache::Object object = cache.Find(code);
+  if (object == nullptr) {
+    ASSIGN_OR_RETURN(object, Generate(module, target));
+    cache.Keep(code, object);
+  }
+  return LayOutObject(*object, kernels, sizes);
+}
+
+// Returns where x86-64 places things, which does not depend on the ISA level.
+const std::string& Layout() {
+  static const auto* layout = [] {
+    const auto machine = MakeTargetMachine(TargetInfoFor(IsaLevel::kV2));
+    return new std::string(
+        machine == nullptr ? "" : machine->createDataLayout().getStringRepresentation());
+  }();
+  return *layout;
 }
 
 }  // namespace
@@ -197,9 +232,7 @@ KernelModule::KernelModule(const TargetInfo& target)
       module_(std::make_unique<llvm::Module>("kernels", *context_)) {
   module_->setTargetTriple(kTriple);
   module_->setPICLevel(llvm::PICLevel::BigPIC);
-  if (const auto machine = MakeTargetMachine(target_)) {
-    module_->setDataLayout(machine->createDataLayout());
-  }
+  module_->setDataLayout(Layout());
 }
 
 KernelModule::~KernelModule() = default;
@@ -261,13 +294,25 @@ std::string KernelModule::ToText() const {
   return text;
 }
 
-absl::StatusOr<KernelModule::Image> KernelModule::Finish() {
+absl::StatusOr<KernelModule::Image> KernelModule::Finish(SizesAs sizes_as) {
   std::string problem;
   llvm::raw_string_ostream problem_stream(problem);
   if (llvm::verifyModule(*module_, &problem_stream)) {
     return Internal("generated IR is malformed: ", problem_stream.str());
   }
-  return Generate(*module_, target_, kernels_);
+  // Names of nodes are for dumps.
+  for (size_t k = 0; k < kernels_.size(); ++k) {
+    std::string name = "k" + std::to_string(k);
+    module_->getFunction(kernels_[k])->setName(name);
+    kernels_[k] = std::move(name);
+  }
+  if (sizes_as == SizesAs::kNumbers) return MakeImage(*module_, target_, kernels_, {});
+  const std::vector<uint32_t> sizes = TakeSizes(*module_);
+  absl::StatusOr<Image> image = MakeImage(*module_, target_, kernels_, sizes);
+  if (image.ok() || sizes.empty()) return image;
+  // The backend has used a size in an instruction that has no relocation for it.
+  PutSizesBack(*module_, sizes);
+  return MakeImage(*module_, target_, kernels_, {});
 }
 
 }  // namespace hpu::graph_compiler

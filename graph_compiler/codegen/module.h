@@ -54,6 +54,10 @@ struct KernelFrame {
   mutable std::vector<llvm::Value*> operand_cache;  // by index; filled by Operand
 };
 
+// How code has the sizes in it: as numbers, or as symbols that get their values last, so that
+// kernels that differ in sizes alone are generated once (size_symbols.h).
+enum class SizesAs : uint8_t { kNumbers, kSymbols };
+
 class KernelModule {
  public:
   explicit KernelModule(const TargetInfo& target);
@@ -73,14 +77,15 @@ class KernelModule {
   // Adds an internal function that kernels of the module may call. It has the target attributes.
   llvm::Function* AddHelper(const std::string& name, llvm::FunctionType* type);
 
-  // Optimises the module, generates an object for the target and lays it out as one image.
+  // Optimises the module, generates an object for the target and lays it out as one image. Equal
+  // modules of a process are generated once (object_cache.h).
   // entry_offsets[i] belongs to the i-th added kernel. Functions inside the image serve memory
   // intrinsics; any other external symbol is an INTERNAL error. Call this once.
   struct Image {
     Bytes code;
     std::vector<uint32_t> entry_offsets;
   };
-  absl::StatusOr<Image> Finish();
+  absl::StatusOr<Image> Finish(SizesAs sizes_as);
 
   // Returns the LLVM text of the module in its present state (for dumps).
   std::string ToText() const;

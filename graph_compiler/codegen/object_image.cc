@@ -5,7 +5,10 @@
 #include <llvm/Support/MemoryBuffer.h>
 
 #include <cstring>
+#include <limits>
 #include <map>
+
+#include "graph_compiler/codegen/size_symbols.h"
 
 namespace hpu::graph_compiler {
 namespace {
@@ -22,7 +25,8 @@ bool IsExecutable(const llvm::object::ELFSectionRef& section) {
 
 class Layout {
  public:
-  explicit Layout(const llvm::object::ELF64LEObjectFile& object) : object_(object) {}
+  Layout(const llvm::object::ELF64LEObjectFile& object, std::span<const uint32_t> sizes)
+      : object_(object), sizes_(sizes) {}
 
   // Places code first, then constants, both in the order of the object.
   absl::Status Place() {
@@ -89,6 +93,11 @@ class Layout {
 
   absl::Status Apply(const llvm::object::ELFRelocationRef& relocation, uint64_t section_offset) {
     const uint64_t type = relocation.getType();
+    auto name = relocation.getSymbol()->getName();
+    if (!name) return FromLlvm(name.takeError(), "symbol name");
+    if (const auto number = SizeNumberOf(*name)) {
+      return ApplySize(relocation, section_offset, *number);
+    }
     if (type != llvm::ELF::R_X86_64_PC32 && type != llvm::ELF::R_X86_64_PLT32) {
       return Internal("generated code has a relocation of type ", type, ", not PC-relative");
     }
@@ -103,7 +112,50 @@ class Layout {
     return absl::OkStatus();
   }
 
+  // LLVM takes the sum of a size and a constant by `lea reg, [rip + size + constant]`, which is
+  // right at one address of the image alone. `mov reg, size + constant` is as long.
+  absl::Status LeaToMov(uint64_t displacement) {
+    if (displacement >= 3) {
+      uint8_t* const rex = code_.data() + displacement - 3;
+      uint8_t& opcode = rex[1];
+      uint8_t& operands = rex[2];
+      if ((*rex & 0xfb) == 0x48 && opcode == 0x8d && (operands & 0xc7) == 0x05) {
+        *rex = *rex == 0x4c ? 0x49 : 0x48;  // the register is the other operand of a mov
+        opcode = 0xc7;
+        operands = static_cast<uint8_t>(0xc0 | (operands >> 3 & 7));
+        return absl::OkStatus();
+      }
+    }
+    return Internal("generated code has a PC-relative relocation to a size outside of a lea");
+  }
+
+  absl::Status ApplySize(const llvm::object::ELFRelocationRef& relocation, uint64_t section_offset,
+                         size_t number) {
+    if (number >= sizes_.size()) return Internal("generated code needs size ", number);
+    auto addend = relocation.getAddend();
+    if (!addend) return FromLlvm(addend.takeError(), "relocation addend");
+    int64_t value = int64_t{sizes_[number]} + *addend;
+    const uint64_t place = section_offset + relocation.getOffset();
+    const uint64_t type = relocation.getType();
+    const bool is_wide = type == llvm::ELF::R_X86_64_64;
+    const size_t bytes = is_wide ? sizeof(int64_t) : sizeof(int32_t);
+    if (place + bytes > code_.size()) return Internal("relocation outside its section");
+    if (type == llvm::ELF::R_X86_64_PC32) {
+      value += 4;  // PC-relative displacements count from their end
+      RETURN_IF_ERROR(LeaToMov(place));
+    } else if (!is_wide && type != llvm::ELF::R_X86_64_32 && type != llvm::ELF::R_X86_64_32S) {
+      return Internal("generated code has a relocation of type ", type, " to a size");
+    }
+    const int64_t least = type == llvm::ELF::R_X86_64_32 ? 0 : std::numeric_limits<int32_t>::min();
+    if (!is_wide && (value < least || value > std::numeric_limits<int32_t>::max())) {
+      return Internal("generated code adds ", *addend, " to size ", sizes_[number]);
+    }
+    std::memcpy(code_.data() + place, &value, bytes);
+    return absl::OkStatus();
+  }
+
   const llvm::object::ELF64LEObjectFile& object_;
+  const std::span<const uint32_t> sizes_;
   std::map<uint64_t, uint64_t> offsets_;  // section index -> offset in the image
   Bytes code_;
 };
@@ -111,11 +163,12 @@ class Layout {
 }  // namespace
 
 absl::StatusOr<KernelModule::Image> LayOutObject(std::span<const char> object,
-                                                 const std::vector<std::string>& kernels) {
+                                                 const std::vector<std::string>& kernels,
+                                                 std::span<const uint32_t> sizes) {
   auto file = llvm::object::ELF64LEObjectFile::create(
       llvm::MemoryBufferRef(llvm::StringRef(object.data(), object.size()), "kernels"));
   if (!file) return FromLlvm(file.takeError(), "generated object");
-  Layout layout(*file);
+  Layout layout(*file, sizes);
   RETURN_IF_ERROR(layout.Place());
   RETURN_IF_ERROR(layout.Relocate());
 

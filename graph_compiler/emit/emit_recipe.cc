@@ -26,9 +26,11 @@ constexpr size_t kImageAlignment = 64;
 // There is one module per distinct kernel, so that modules compile in parallel and the bytes do not
 // depend on how many do.
 struct CodeUnit {
-  explicit CodeUnit(const TargetInfo& target) : module(target), contractions(module) {}
+  CodeUnit(const TargetInfo& target, SizesAs sizes_as)
+      : module(target), contractions(module), sizes_as(sizes_as) {}
   KernelModule module;
   ContractionEmitter contractions;
+  SizesAs sizes_as;
   absl::StatusOr<KernelModule::Image> image = Internal("not compiled");
   uint32_t offset = 0;  // in Recipe::code
 };
@@ -192,9 +194,9 @@ class RecipeEmitter {
     return {};
   }
 
-  size_t UnitFor(const std::string& structure, bool* is_new) {
+  size_t UnitFor(const std::string& structure, SizesAs sizes_as, bool* is_new) {
     const auto [place, inserted] = unit_of_.emplace(structure, units_.size());
-    if (inserted) units_.push_back(std::make_unique<CodeUnit>(target_));
+    if (inserted) units_.push_back(std::make_unique<CodeUnit>(target_, sizes_as));
     *is_new = inserted;
     return place->second;
   }
@@ -211,7 +213,7 @@ class RecipeEmitter {
     if (loop.passes.empty() || loop.Tasks() == 0) return absl::OkStatus();
     const std::vector<uint64_t> offsets = TakeOffsets(loop);
     bool is_new = false;
-    const size_t unit = UnitFor("loop\n" + loop.Structure(), &is_new);
+    const size_t unit = UnitFor("loop\n" + loop.Structure(), SizesAs::kSymbols, &is_new);
     const std::optional<TransposeCopy> transpose = AsTransposeCopy(loop);
     KernelLaunch launch;
     launch.name = loop.name;
@@ -243,7 +245,7 @@ class RecipeEmitter {
   absl::Status EmitSort(size_t k, const Node& node) {
     const SortKernel sort = MakeSortKernel(node);
     bool is_new = false;
-    const size_t unit = UnitFor("sort\n" + sort.Structure(), &is_new);
+    const size_t unit = UnitFor("sort\n" + sort.Structure(), SizesAs::kSymbols, &is_new);
     if (is_new) EmitSortKernel(units_[unit]->module, sort);
     KernelLaunch launch;
     launch.name = node.name;
@@ -288,7 +290,8 @@ class RecipeEmitter {
       return ValueHome{RefOf(value), static_cast<bool>(stable_[value])};
     };
     bool is_new = false;
-    const size_t unit = UnitFor("mme\n" + ContractionStructure(loops_, node, home), &is_new);
+    const size_t unit =
+        UnitFor("mme\n" + ContractionStructure(loops_, node, home), SizesAs::kNumbers, &is_new);
     auto emitted = Contract(*units_[unit], node, home);
     if (!emitted.ok()) return Annotate(emitted.status(), "node '" + node.name + "'");
     extra_bytes_[k] = emitted->workspace_bytes;
@@ -319,8 +322,9 @@ class RecipeEmitter {
 
   void CompileUnits() {
     const size_t threads = threads_ != 0 ? threads_ : std::thread::hardware_concurrency();
-    ParallelFor(units_.size(), threads,
-                [&](size_t u) { units_[u]->image = units_[u]->module.Finish(); });
+    ParallelFor(units_.size(), threads, [&](size_t u) {
+      units_[u]->image = units_[u]->module.Finish(units_[u]->sizes_as);
+    });
   }
 
   absl::Status JoinImages() {

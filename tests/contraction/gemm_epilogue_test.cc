@@ -168,7 +168,7 @@ TEST(KernelSharingTest, BF16PairsNeedNoStaging) {
     const EmittedKernels kernels = *emitter.EmitGemm(spec);
     EXPECT_EQ(kernels.launches.size(), isa >= IsaLevel::kV4Bf16 ? 1u : 2u);
     EXPECT_EQ(kernels.packed[0].packed_bytes, 64u * 64 * 2);
-    EXPECT_TRUE(module.Finish().ok());
+    EXPECT_TRUE(module.Finish(SizesAs::kSymbols).ok());
   }
 }
 
@@ -193,7 +193,7 @@ TEST(KernelSharingTest, ChangingBF16IsStagedInPairs) {
     if (pairs) {
       EXPECT_EQ(columns.workspace_bytes, kPanels + kRows);
     }
-    EXPECT_TRUE(module.Finish().ok());
+    EXPECT_TRUE(module.Finish(SizesAs::kSymbols).ok());
   }
 }
 

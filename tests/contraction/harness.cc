@@ -121,7 +121,7 @@ CompiledContraction::CompiledContraction(IsaLevel isa, const EmitFn& emit) {
   HPU_CHECK(kernels.ok(), "emit");
   kernels_ = *std::move(kernels);
   if (std::getenv("HPU_TEST_PRINT_IR") != nullptr) std::puts(module.ToText().c_str());
-  absl::StatusOr<KernelModule::Image> image = module.Finish();
+  absl::StatusOr<KernelModule::Image> image = module.Finish(SizesAs::kSymbols);
   if (!image.ok()) std::fprintf(stderr, "%s\n", ToText(image.status()).c_str());
   HPU_CHECK(image.ok(), "finish");
   compile_ms_ = 1e3 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;

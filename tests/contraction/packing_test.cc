@@ -100,7 +100,7 @@ class Packer {
     format.outer_k_sizes = layout.outer_sizes;
     format.outer_k_strides = layout.outer_strides;
     packed_ = EmitPanelPacking(cache, {layout.batch}, b, layout.k, layout.n, format);
-    const auto image = module.Finish();
+    const auto image = module.Finish(SizesAs::kSymbols);
     HPU_CHECK(image.ok(), "finish");
     entry_ = image->entry_offsets[0];
     image_ = std::make_unique<MappedImage>(image->code);

@@ -35,7 +35,7 @@ class BodyRunner {
       EmitLoop(b, frame, target, body, lanes,
                b.CreateLoad(b.getInt64Ty(), frame.Operand(b, count_operand)));
     });
-    auto image = module.Finish();
+    auto image = module.Finish(SizesAs::kSymbols);
     EXPECT_TRUE(image.ok()) << image.status();
     if (image.ok()) {
       code_ = std::move(image->code);

@@ -30,7 +30,7 @@ TEST(KernelModuleTest, TasksRunInAnySplit) {
     llvm::Value* slot = b.CreateGEP(b.getInt64Ty(), frame.Operand(b, 0), task);
     b.CreateStore(b.CreateAdd(task, task), slot);
   });
-  const auto image = module.Finish();
+  const auto image = module.Finish(SizesAs::kSymbols);
   ASSERT_TRUE(image.ok()) << image.status();
   ASSERT_EQ(image->entry_offsets.size(), 2u);
   const MappedImage mapped(image->code);
@@ -56,7 +56,7 @@ absl::StatusOr<KernelModule::Image> ManyKernels(int64_t count) {
       b.CreateStore(value, slot);
     });
   }
-  return module.Finish();
+  return module.Finish(SizesAs::kSymbols);
 }
 
 TEST(KernelModuleTest, EveryKernelOfManyIsFoundAtItsOffset) {
@@ -89,7 +89,7 @@ TEST(KernelModuleTest, MemoryIntrinsicsNeedNoExternalSymbol) {
     b.CreateMemMove(shifted, llvm::Align(1), frame.Operand(b, 0), llvm::Align(1), size);
     b.CreateMemSet(frame.Operand(b, 1), b.getInt8(7), size, llvm::Align(1));
   });
-  const auto image = module.Finish();
+  const auto image = module.Finish(SizesAs::kSymbols);
   ASSERT_TRUE(image.ok()) << image.status();
   const MappedImage mapped(image->code);
   std::vector<uint8_t> to(8, 0);
@@ -106,7 +106,7 @@ TEST(KernelModuleTest, AnExternalSymbolIsAnError) {
     b.CreateCall(module.llvm_module().getOrInsertFunction(
         "elsewhere", llvm::FunctionType::get(b.getVoidTy(), false)));
   });
-  const auto image = module.Finish();
+  const auto image = module.Finish(SizesAs::kSymbols);
   ASSERT_FALSE(image.ok());
   EXPECT_EQ(image.status().message(), "generated code needs the external symbol 'elsewhere'");
 }

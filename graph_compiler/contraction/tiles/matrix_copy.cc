@@ -32,6 +32,11 @@ class MatrixCopy {
   }
 
   void ColumnsContiguous() {
+    const auto* fixed = llvm::dyn_cast<llvm::ConstantInt>(cols_);
+    if (fixed != nullptr && fixed->getSExtValue() == target_.padded_cols &&
+        target_.padded_cols >= lanes_) {
+      return WholeBlocks();
+    }
     Value* full_rows = e_.Mul(e_.DivConst(rows_, lanes_), lanes_);
     const int64_t full_cols = target_.padded_cols / lanes_ * lanes_;
     const int64_t rest = target_.padded_cols - full_cols;
@@ -66,6 +71,27 @@ class MatrixCopy {
     if (fixed == nullptr || fixed->getSExtValue() != target_.padded_cols) return std::nullopt;
     if (target_.padded_cols > kMaxUnrolledVectors * lanes_) return std::nullopt;
     return target_.padded_cols;
+  }
+
+  // Copies blocks of `lanes` rows and columns. The last ones overlap with those before, which
+  // writes the same again. So there is one piece of code, which does not depend on the rest of a
+  // division.
+  void WholeBlocks() {
+    Value* enough = e_.b.CreateICmpSGE(rows_, e_.Int(lanes_));
+    Value* in_blocks = e_.b.CreateSelect(enough, rows_, e_.Int(0));
+    e_.For(e_.Int(0), in_blocks, lanes_, [&](Value* from_row) {
+      Value* row = e_.Min(from_row, e_.Add(rows_, -lanes_));
+      e_.For(e_.Int(0), cols_, lanes_, [&](Value* from_col) {
+        Value* col = e_.Min(from_col, e_.Int(target_.padded_cols - lanes_));
+        Values columns;
+        for (int j = 0; j < lanes_; ++j) {
+          columns.push_back(e_.LoadWide(SourceAddress(row, e_.Add(col, j)), source_.type, lanes_));
+        }
+        const Values rows = e_.Transpose(std::move(columns));
+        for (int i = 0; i < lanes_; ++i) Store(TargetAddress(e_.Add(row, i), col), rows[i]);
+      });
+    });
+    e_.For(in_blocks, rows_, 1, [&](Value* row) { CopyScalars(row, e_.Int(0)); });
   }
 
   Value* SourceAddress(Value* row, Value* col) {
