@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <numeric>
 
 namespace hpu {
@@ -77,6 +78,54 @@ bool IsDense(DimsView sizes, DimsView strides, Dims* perm) {
     for (size_t d = 0; d < sizes.size(); ++d) {
       (*perm)[d] = static_cast<int64_t>(sizes[d] == 1 ? d : moving[next++]);
     }
+  }
+  return true;
+}
+
+namespace {
+
+// The sizes of a layout by stride, the largest first; nullopt if two dimensions have the same one.
+using Box = std::map<int64_t, int64_t, std::greater<>>;
+
+std::optional<Box> BoxOf(DimsView sizes, DimsView strides) {
+  Box box;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] == 1) continue;
+    if (strides[d] <= 0 || !box.emplace(strides[d], sizes[d]).second) return std::nullopt;
+  }
+  return box;
+}
+
+}  // namespace
+
+bool AreDisjoint(DimsView sizes_a, DimsView strides_a, DimsView sizes_b, DimsView strides_b,
+                 int64_t distance) {
+  if (NumElements(sizes_a) == 0 || NumElements(sizes_b) == 0) return true;
+  if (distance < 0) return AreDisjoint(sizes_b, strides_b, sizes_a, strides_a, -distance);
+  if (distance >= SpanElements(sizes_a, strides_a)) return true;
+  std::optional<Box> a = BoxOf(sizes_a, strides_a);
+  std::optional<Box> b = BoxOf(sizes_b, strides_b);
+  if (!a.has_value() || !b.has_value()) return false;
+  a->emplace(1, 1);
+  for (const auto& [stride, size] : *a) b->emplace(stride, 1);
+  for (const auto& [stride, size] : *b) a->emplace(stride, 1);
+  bool apart = false;
+  int64_t left = distance;
+  // Each element of the grid that holds both boxes must have an address of its own. `finer` is the
+  // distance from the first to the last of those that one step of a larger stride passes over.
+  Dims steps;
+  for (const auto& [stride, size] : *a) {
+    steps.push_back(left / stride);
+    left %= stride;
+    apart |= steps.back() >= size;
+  }
+  if (left != 0 || !apart) return false;
+  int64_t finer = 0;
+  size_t k = steps.size();
+  for (auto place = a->rbegin(); place != a->rend(); ++place) {
+    const auto [stride, size] = *place;
+    if (stride <= finer) return false;
+    finer += stride * (std::max(size, steps[--k] + b->at(stride)) - 1);
   }
   return true;
 }

@@ -34,6 +34,12 @@ bool IsDense(DimsView sizes, DimsView strides, Dims* perm = nullptr);
 // number if that overflows. Strides must not be negative.
 int64_t SpanElements(DimsView sizes, DimsView strides, int64_t offset = 0);
 
+// Returns true if two layouts in one memory have no element in common; the first element of `b` is
+// `distance` elements after that of `a`. Returns false, too, where it cannot tell: it sees layouts
+// as boxes in one grid of all their strides.
+bool AreDisjoint(DimsView sizes_a, DimsView strides_a, DimsView sizes_b, DimsView strides_b,
+                 int64_t distance);
+
 // Broadcasts two lists of sizes as numpy does; returns nullopt if they do not fit.
 std::optional<Dims> BroadcastSizes(DimsView a, DimsView b);
 // Returns the strides with which a layout is read as `to`: 0 where a dimension of size 1 or a

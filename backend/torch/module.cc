@@ -73,7 +73,13 @@ void BindDevice(py::module_& m) {
                                            {"device_id", info.deviceId},
                                            {"device_type", static_cast<uint64_t>(info.deviceType)}};
   });
-  m.def("synchronize", [] { Check(AcquiredDevice().Synchronize()); }, ReleaseGil());
+  m.def(
+      "synchronize",
+      [] {
+        RefuseInCapture("a wait for the device");
+        Check(AcquiredDevice().Synchronize());
+      },
+      ReleaseGil());
   m.def(
       "set_num_threads", [](int count) { Check(Device::Get().SetNumThreads(count)); },
       ReleaseGil());

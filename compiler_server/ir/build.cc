@@ -47,6 +47,10 @@ Node* Builder::EmitNode(OpKind op, std::vector<Value*> operands, Attrs attrs,
 
 Value* Builder::Emit(OpKind op, std::vector<Value*> operands, Attrs attrs,
                      const TensorType* declared) {
+  const auto is_bool = [](const Value* x) { return x != nullptr && x->type.dtype == DType::kBool; };
+  if ((op == OpKind::kMax || op == OpKind::kMin) && std::ranges::all_of(operands, is_bool)) {
+    op = op == OpKind::kMax ? OpKind::kLogicalOr : OpKind::kLogicalAnd;
+  }
   const OpClass op_class = Traits(op).op_class;
   const bool calculates =
       (op_class == OpClass::kElementwise && op != OpKind::kCast) || op_class == OpClass::kReduce;

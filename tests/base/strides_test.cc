@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <utility>
+
 namespace hpu {
 namespace {
 
@@ -25,6 +28,54 @@ TEST(Strides, SpanReachesTheLastElement) {
   EXPECT_EQ(SpanElements(Dims{2, 0}, Dims{INT64_MAX, 1}, 7), 0);
   EXPECT_LT(SpanElements(Dims{3}, Dims{INT64_MAX / 2 + 1}), 0);
   EXPECT_LT(SpanElements(Dims{2}, Dims{INT64_MAX}), 0);
+}
+
+TEST(Strides, PartsOfOneMatrixAreDisjoint) {
+  const Dims part = {4, 3};
+  const Dims strides = {9, 1};
+  EXPECT_TRUE(AreDisjoint(part, strides, part, strides, 3));  // the next columns
+  EXPECT_TRUE(AreDisjoint(part, strides, part, strides, -3));
+  EXPECT_FALSE(AreDisjoint(part, strides, part, strides, 2));
+  EXPECT_FALSE(AreDisjoint(part, strides, part, strides, 7));  // around the end of a row
+  EXPECT_FALSE(AreDisjoint(part, strides, part, strides, 0));
+  EXPECT_TRUE(AreDisjoint(part, strides, Dims{4}, Dims{9}, 3));  // one column beside them
+  EXPECT_TRUE(AreDisjoint(Dims{3}, Dims{2}, Dims{3}, Dims{2}, 1));
+  EXPECT_TRUE(AreDisjoint(part, strides, Dims{2, 0}, strides, 0));
+}
+
+TEST(Strides, DisjointLayoutsHaveNoCommonElement) {
+  const std::vector<Dims> all_sizes = {{}, {2}, {3}, {2, 2}, {2, 3}, {3, 1}, {2, 2, 2}};
+  const std::vector<int64_t> some = {1, 2, 3, 5, 8};
+  int disjoint = 0;
+  std::vector<std::pair<Dims, Dims>> layouts;
+  for (const Dims& sizes : all_sizes) {
+    std::vector<Dims> all_strides = {{}};
+    for (size_t d = 0; d < sizes.size(); ++d) {
+      std::vector<Dims> longer;
+      for (const Dims& strides : all_strides) {
+        for (const int64_t stride : some) {
+          longer.push_back(strides);
+          longer.back().push_back(stride);
+        }
+      }
+      all_strides = std::move(longer);
+    }
+    for (const Dims& strides : all_strides) layouts.emplace_back(sizes, strides);
+  }
+  for (const auto& [sizes_a, strides_a] : layouts) {
+    const Dims places = Places(sizes_a, strides_a);
+    const std::set<int64_t> taken(places.begin(), places.end());
+    for (const auto& [sizes_b, strides_b] : layouts) {
+      for (const int64_t distance : {0, 1, 2, 4, 7}) {
+        if (!AreDisjoint(sizes_a, strides_a, sizes_b, strides_b, distance)) continue;
+        ++disjoint;
+        for (const int64_t place : Places(sizes_b, strides_b)) {
+          ASSERT_FALSE(taken.contains(place + distance));
+        }
+      }
+    }
+  }
+  EXPECT_GT(disjoint, 1000);
 }
 
 TEST(Strides, RowMajor) {

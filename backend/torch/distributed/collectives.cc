@@ -100,10 +100,11 @@ WorkPointer HcclBackend::allreduce_coalesced(Tensors& tensors,
     elements.push_back(ElementsToReduce(tensor, options.reduceOp));
     reductions.push_back(ReductionOf(options.reduceOp, tensor.scalar_type()));
   }
-  return Run({OpType::ALLREDUCE, "all_reduce", {}, tensors, options.timeout, options.asyncOp},
+  const Tensors given = Premultiplied(tensors, options.reduceOp);
+  return Run({OpType::ALLREDUCE, "all_reduce", given, tensors, options.timeout, options.asyncOp},
              [&](const SynapseFunctions& api, hcclComm_t comm, synStreamHandle stream) {
                for (size_t i = 0; i < tensors.size(); ++i) {
-                 CheckHccl(api.hcclAllReduce(Data(tensors[i]), Data(tensors[i]), elements[i].count,
+                 CheckHccl(api.hcclAllReduce(Data(given[i]), Data(tensors[i]), elements[i].count,
                                              elements[i].type, reductions[i], comm, stream),
                            "all_reduce");
                }
@@ -115,10 +116,11 @@ WorkPointer HcclBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opt
   CheckRank(options.rootRank, "root");
   const HcclElements elements = ElementsToReduce(tensors[0], options.reduceOp);
   const hcclRedOp_t reduction = ReductionOf(options.reduceOp, tensors[0].scalar_type());
-  return Run({OpType::REDUCE, "reduce", {}, tensors, options.timeout, options.asyncOp},
+  const Tensors given = Premultiplied(tensors, options.reduceOp);
+  return Run({OpType::REDUCE, "reduce", given, tensors, options.timeout, options.asyncOp},
              [&](const SynapseFunctions& api, hcclComm_t comm, synStreamHandle stream) {
                CheckHccl(
-                   api.hcclReduce(Data(tensors[0]), Data(tensors[0]), elements.count, elements.type,
+                   api.hcclReduce(Data(given[0]), Data(tensors[0]), elements.count, elements.type,
                                   reduction, static_cast<int>(options.rootRank), comm, stream),
                    "reduce");
              });
@@ -210,7 +212,10 @@ WorkPointer HcclBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
   if (getRank() == root) {
     TORCH_CHECK_VALUE(inputs.size() == 1 && inputs[0].size() == static_cast<size_t>(getSize()),
                       "scatter: the root needs one input for each of ", getSize(), " ranks");
-    for (const at::Tensor& input : inputs[0]) CheckSame(input, outputs[0], "scatter");
+    for (at::Tensor& input : inputs[0]) {
+      CheckSame(input, outputs[0], "scatter");
+      input = input.contiguous();  // gradients of sums are expanded
+    }
   }
   return Run(
       {OpType::SCATTER, "scatter", Flatten(inputs), outputs, options.timeout, options.asyncOp},
@@ -234,16 +239,16 @@ WorkPointer HcclBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& 
   for (const at::Tensor& input : inputs[0]) CheckSame(input, outputs[0], "reduce_scatter");
   const HcclElements elements = ElementsToReduce(outputs[0], options.reduceOp);
   const hcclRedOp_t reduction = ReductionOf(options.reduceOp, outputs[0].scalar_type());
-  return Run({OpType::REDUCE_SCATTER, "reduce_scatter", inputs[0], outputs, options.timeout,
-              options.asyncOp},
-             [&](const SynapseFunctions& api, hcclComm_t comm, synStreamHandle stream) {
-               for (int root = 0; root < getSize(); ++root) {
-                 CheckHccl(
-                     api.hcclReduce(Data(inputs[0][static_cast<size_t>(root)]), Data(outputs[0]),
-                                    elements.count, elements.type, reduction, root, comm, stream),
-                     "reduce_scatter");
-               }
-             });
+  const Tensors given = Premultiplied(inputs[0], options.reduceOp);
+  return Run(
+      {OpType::REDUCE_SCATTER, "reduce_scatter", given, outputs, options.timeout, options.asyncOp},
+      [&](const SynapseFunctions& api, hcclComm_t comm, synStreamHandle stream) {
+        for (int root = 0; root < getSize(); ++root) {
+          CheckHccl(api.hcclReduce(Data(given[static_cast<size_t>(root)]), Data(outputs[0]),
+                                   elements.count, elements.type, reduction, root, comm, stream),
+                    "reduce_scatter");
+        }
+      });
 }
 
 WorkPointer HcclBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
@@ -264,12 +269,13 @@ WorkPointer HcclBackend::reduce_scatter_tensor_coalesced(
     elements.push_back(ElementsToReduce(outputs[i], options.reduceOp));
     reductions.push_back(ReductionOf(options.reduceOp, outputs[i].scalar_type()));
   }
-  return Run({OpType::_REDUCE_SCATTER_BASE, "reduce_scatter_tensor", inputs, outputs,
+  const Tensors given = Premultiplied(inputs, options.reduceOp);
+  return Run({OpType::_REDUCE_SCATTER_BASE, "reduce_scatter_tensor", given, outputs,
               options.timeout, options.asyncOp},
              [&](const SynapseFunctions& api, hcclComm_t comm, synStreamHandle stream) {
                for (size_t i = 0; i < inputs.size(); ++i) {
                  CheckHccl(
-                     api.hcclReduceScatter(Data(inputs[i]), Data(outputs[i]), elements[i].count,
+                     api.hcclReduceScatter(Data(given[i]), Data(outputs[i]), elements[i].count,
                                            elements[i].type, reductions[i], comm, stream),
                      "reduce_scatter_tensor");
                }

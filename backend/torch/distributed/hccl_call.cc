@@ -74,6 +74,9 @@ HcclElements ElementsToReduce(const at::Tensor& tensor, const ReduceOp& reductio
 hcclRedOp_t ReductionOf(const ReduceOp& reduction, at::ScalarType type) {
   const bool is_bool = type == at::kBool;
   switch (reduction.op_) {
+    case ReduceOp::PREMUL_SUM:
+      TORCH_CHECK_TYPE(!is_bool, "hccl cannot multiply booleans by a factor");
+      return hcclSum;
     case ReduceOp::SUM:
       return is_bool ? hcclMax : hcclSum;
     case ReduceOp::PRODUCT:
@@ -86,8 +89,25 @@ hcclRedOp_t ReductionOf(const ReduceOp& reduction, at::ScalarType type) {
       TORCH_CHECK_TYPE(!is_bool, "hccl cannot average booleans");
       return hcclAvg;
     default:
-      TORCH_CHECK_VALUE(false, "hccl has no such reduction: it has SUM, AVG, PRODUCT, MIN and MAX");
+      TORCH_CHECK_VALUE(false,
+                        "hccl has no such reduction: it has SUM, PREMUL_SUM, AVG, PRODUCT, MIN and "
+                        "MAX");
   }
+}
+
+std::vector<at::Tensor> Premultiplied(const std::vector<at::Tensor>& tensors,
+                                      const ReduceOp& reduction) {
+  if (reduction.op_ != ReduceOp::PREMUL_SUM) return tensors;
+  const auto* supplement =
+      static_cast<const c10d::PreMulSumSupplement*>(reduction.supplement_.get());
+  std::vector<at::Tensor> products;
+  products.reserve(tensors.size());
+  for (const at::Tensor& tensor : tensors) {
+    products.push_back(supplement->tensor_factor.defined()
+                           ? tensor.mul(supplement->tensor_factor).to(tensor.scalar_type())
+                           : tensor.mul(supplement->double_factor));
+  }
+  return products;
 }
 
 void CheckForCollective(const at::Tensor& tensor, const char* call) {

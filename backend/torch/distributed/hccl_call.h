@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "backend/torch/pytorch/unstable_torch.h"
 #include "synapse/include/hccl.h"
@@ -23,8 +24,13 @@ struct HcclElements {
 HcclElements ElementsToMove(const at::Tensor& tensor);
 // Throws for types that HCCL cannot reduce. Complex numbers are pairs of real ones.
 HcclElements ElementsToReduce(const at::Tensor& tensor, const c10d::ReduceOp& reduction);
-// Throws for reductions that HCCL lacks. Booleans are bytes, of which the sum is their maximum.
+// Throws for reductions that HCCL lacks. Booleans are bytes, of which the sum is their maximum; what
+// Premultiplied returns is summed.
 hcclRedOp_t ReductionOf(const c10d::ReduceOp& reduction, at::ScalarType type);
+
+// Returns what is reduced: for PREMUL_SUM the tensors times its factor, for others the tensors.
+std::vector<at::Tensor> Premultiplied(const std::vector<at::Tensor>& tensors,
+                                      const c10d::ReduceOp& reduction);
 
 // Prepares a tensor whose memory a collective of that name uses: it is on hpu, its elements lie
 // without gaps, and recorded calls that touch it are queued. Throws otherwise.

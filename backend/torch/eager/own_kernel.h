@@ -17,6 +17,9 @@ struct OwnKernel {
   enum class Kind {
     kHost,      // it applies on the host, in place of the CPU's kernel
     kComposed,  // it calls operators on hpu, and takes the place of a program
+    // Like kComposed, but lazy mode and captures record the operators that it calls. In eager mode
+    // the CPU's kernel, which is one pass over the memory, may run in its place.
+    kComposedInRecordings,
     // Like kComposed, but the CPU's kernel never runs in its place: it would draw other numbers, or
     // PyTorch composes the operator on the CPU, too.
     kAlwaysComposed,
@@ -44,6 +47,7 @@ std::vector<OwnKernel> RandomKernels();
 std::vector<OwnKernel> DataDependentKernels();
 std::vector<OwnKernel> DistributionKernels();
 std::vector<OwnKernel> ComposedKernels();
+std::vector<OwnKernel> FusedOptimizerKernels();
 
 // Copies a result into the tensor that the caller gave, which gets its sizes. Warns, as PyTorch
 // does, if it had other sizes and elements.

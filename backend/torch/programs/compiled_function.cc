@@ -10,6 +10,8 @@
 #include "backend/torch/programs/compiled_function_frame.h"
 #include "backend/torch/programs/gil_release.h"
 #include "backend/torch/pytorch/unstable_torch.h"
+#include "base/dtype.h"
+#include "base/strides.h"
 
 namespace hpu::torch_backend {
 namespace {
@@ -171,6 +173,16 @@ void CompiledFunction::BindRandomState(Frame& frame) const {
   }
 }
 
+// Views of one tensor, such as the gates of a recurrent cell, may lie between each other's
+// elements.
+bool CompiledFunction::AreInterleaved(uint32_t first, uint32_t second, int64_t bytes) const {
+  const TensorSpec& a = function().inputs[first].spec;
+  const TensorSpec& b = function().inputs[second].spec;
+  const auto element = static_cast<int64_t>(DTypeSize(a.dtype));
+  return a.dtype == b.dtype && bytes % element == 0 &&
+         AreDisjoint(a.sizes, a.strides, b.sizes, b.strides, bytes / element);
+}
+
 void CompiledFunction::CheckOverlap(const Frame& frame) const {
   for (const uint32_t written : mutated_) {
     const uint64_t begin = frame.slots[executor_->InputSlot(written)];
@@ -178,7 +190,8 @@ void CompiledFunction::CheckOverlap(const Frame& frame) const {
     for (uint32_t other = 0; other < inputs_.size(); ++other) {
       if (other == written || !inputs_[other].is_tensor) continue;
       const uint64_t other_begin = frame.slots[executor_->InputSlot(other)];
-      if (other_begin < end && begin < other_begin + inputs_[other].bytes) {
+      if (other_begin < end && begin < other_begin + inputs_[other].bytes &&
+          !AreInterleaved(written, other, static_cast<int64_t>(other_begin - begin))) {
         throw AliasedInputs(c10::str("program ", name(), ": input ", written,
                                      " is written and shares memory with input ", other));
       }

@@ -70,6 +70,7 @@ class CompiledFunction {
   void BindInput(Frame& frame, size_t index, const at::Tensor* tensor) const;
   void BindRandomState(Frame& frame) const;
   void CheckOverlap(const Frame& frame) const;
+  bool AreInterleaved(uint32_t first, uint32_t second, int64_t bytes) const;
   void AllocateBuffers(Frame& frame, size_t step) const;
   void GiveBackInputs(const Frame& frame, size_t step) const;
   // Runs everything from bound inputs to the tensors that outputs are made of.

@@ -88,11 +88,13 @@ void OpKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet key
   const auto arguments = torch::jit::last(*stack, argument_count_);
   if (check_numbers_ != nullptr) check_numbers_(arguments);
   if (check_indices_.has_value() && WantsIndexChecks()) CheckIndices(op, arguments);
-  if (Recorder& recorder = Recorder::Get(); recorder.Records()) {
+  const bool records = Recorder::Get().Records();
+  if (records) {
+    Recorder& recorder = Recorder::Get();
     if (Recorder::IsLazy() && !own_.has_value() && !mixed_devices_) MoveToDevice(op, stack);
     if (!IsRecordable(op, arguments)) {
       // The parts of a call that is always composed are recorded, or refused one by one.
-      if (IsComposed() && own_->kind != OwnKernel::Kind::kAlwaysComposed) {
+      if (IsComposed() && own_->kind == OwnKernel::Kind::kComposed) {
         recorder.RefuseInCapture(op.schema().name());
       }
     } else if (recorder.Record(rules_, op, argument_count_, stack)) {
@@ -108,9 +110,10 @@ void OpKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet key
   const bool direct =
       !only_in_recipes_ && HostMayCompute() && AcquiredDevice().properties().host_addressable;
   if (applies && IsComposed()) {
-    return direct && own_->kind == OwnKernel::Kind::kComposed
-               ? RunDirectly(op, keys, stack)
-               : own_->kernel.callBoxed(op, keys, stack);
+    const bool by_host =
+        direct && (own_->kind == OwnKernel::Kind::kComposed ||
+                   (own_->kind == OwnKernel::Kind::kComposedInRecordings && !records));
+    return by_host ? RunDirectly(op, keys, stack) : own_->kernel.callBoxed(op, keys, stack);
   }
   const CallSignature call(arguments);
   if (call.refusal() != nullptr) return FallBack(op, keys, stack, call.refusal());

@@ -105,6 +105,55 @@ void RunForeignOnCpu(const c10::OperatorHandle& op, Stack* stack) {
   RunOnCpu(op, stack);
 }
 
+void RefuseSparse(const c10::OperatorHandle& op, Stack* /*stack*/) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, op.operator_name(),
+      ": there are no sparse tensors on hpu, because Gaudi has none. Use a dense tensor "
+      "(to_dense()), and for an embedding sparse=False");
+}
+
+// The kernels of sparse tensors, of which a gradient of an embedding would be one.
+void RegisterSparse() {
+  for (const c10::DispatchKey key : {c10::DispatchKey::SparseHPU, c10::DispatchKey::SparseCsrHPU}) {
+    // It is never freed, because the kernels stay for the life of the process.
+    auto* library = new torch::Library(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
+    library->fallback(torch::CppFunction::makeFromBoxedFunction<&RefuseSparse>());
+  }
+}
+
+// PyTorch's Python calls norm and frobenius_norm instead of linalg_vector_norm on devices that it
+// does not list. DTensor has no rule for them that holds with reduced dimensions, and takes an
+// empty list for none of them, not for all.
+at::OptionalIntArrayRef AllIfNone(at::IntArrayRef dim) {
+  return dim.empty() ? at::OptionalIntArrayRef() : at::OptionalIntArrayRef(dim);
+}
+at::Tensor Norm(const at::Tensor& self, const at::Scalar& p) {
+  return at::linalg_vector_norm(self, p);
+}
+at::Tensor NormOfType(const at::Tensor& self, const std::optional<at::Scalar>& p,
+                      at::ScalarType dtype) {
+  return at::linalg_vector_norm(self, p.value_or(2), std::nullopt, /*keepdim=*/false, dtype);
+}
+at::Tensor NormOver(const at::Tensor& self, const std::optional<at::Scalar>& p, at::IntArrayRef dim,
+                    bool keepdim) {
+  return at::linalg_vector_norm(self, p.value_or(2), AllIfNone(dim), keepdim);
+}
+at::Tensor NormOfTypeOver(const at::Tensor& self, const std::optional<at::Scalar>& p,
+                          at::IntArrayRef dim, bool keepdim, at::ScalarType dtype) {
+  return at::linalg_vector_norm(self, p.value_or(2), AllIfNone(dim), keepdim, dtype);
+}
+at::Tensor FrobeniusNorm(const at::Tensor& self, at::IntArrayRef dim, bool keepdim) {
+  return at::linalg_vector_norm(self, 2, AllIfNone(dim), keepdim);
+}
+
+void RegisterNorms(torch::Library& with_gradients) {
+  with_gradients.impl("frobenius_norm.dim", &FrobeniusNorm);
+  with_gradients.impl("norm.Scalar", &Norm);
+  with_gradients.impl("norm.ScalarOpt_dtype", &NormOfType);
+  with_gradients.impl("norm.ScalarOpt_dim", &NormOver);
+  with_gradients.impl("norm.ScalarOpt_dim_dtype", &NormOfTypeOver);
+}
+
 template <typename Kernel, typename... Arguments>
 torch::CppFunction NewKernel(Arguments&&... arguments) {
   return torch::CppFunction::makeFromBoxedKernel(c10::BoxedKernel::makeFromFunctor(
@@ -141,6 +190,9 @@ void RegisterOpKernels() {
   for (OwnKernel& row : DataDependentKernels()) own.emplace(row.op, row);
   for (OwnKernel& row : DistributionKernels()) own.emplace(row.op, row);
   for (OwnKernel& row : ComposedKernels()) own.emplace(row.op, row);
+  for (OwnKernel& row : FusedOptimizerKernels()) own.emplace(row.op, row);
+  RegisterNorms(*with_gradients);
+  RegisterSparse();
   DefineCustomKernel();
   RegisterOpKernel(kCustomKernel, "");
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();

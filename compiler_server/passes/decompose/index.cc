@@ -262,10 +262,13 @@ void EmbeddingRenorm(Call& call) {
 }
 
 void EmitTopk(Call& call, int64_t k, int64_t dim, bool largest) {
-  ir::Node* node =
-      call.b.EmitNode(OpKind::kTopk, {call.Tensor(kSelf)},
-                      {{AttrKey::kK, k}, {AttrKey::kDim, dim}, {AttrKey::kLargest, largest}});
-  call.Return({node->results[0], node->results[1]});
+  Value* x = call.Tensor(kSelf);
+  const DType dtype = x->type.dtype;
+  // Truth values are sorted as numbers 0 and 1, whatever bytes they are.
+  if (dtype == DType::kBool) x = call.b.Cast(x, DType::kI32);
+  ir::Node* node = call.b.EmitNode(
+      OpKind::kTopk, {x}, {{AttrKey::kK, k}, {AttrKey::kDim, dim}, {AttrKey::kLargest, largest}});
+  call.Return({call.b.Cast(node->results[0], dtype), node->results[1]});
 }
 void Topk(Call& call) {
   const int64_t rank = call.Tensor(kSelf)->type.rank();

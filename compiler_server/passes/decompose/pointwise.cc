@@ -116,9 +116,13 @@ Value* EmitElu(Call& call, Value* x, double alpha) {
 }
 Expr EmitElu(Expr x, double alpha) { return {x.call, EmitElu(*x.call, x.value, alpha)}; }
 void Elu(Call& call) {
-  if (call.Float("input_scale") != 1) return call.Refuse("elu with input_scale");
   const double alpha = call.Stored("alpha", DType::kF32);
   const double scale = call.Stored("scale", DType::kF32);
+  const double input_scale = call.Stored("input_scale", DType::kF32);
+  if (input_scale != 1) {
+    const Expr x = Wide(call, kSelf);
+    return Give(call, Where(x > 0.0, x, EmitElu(x * input_scale, alpha)) * scale);
+  }
   if (scale == 1) return call.Return(EmitElu(call, call.Tensor(kSelf), alpha));
   Give(call, EmitElu(Wide(call, kSelf), alpha) * scale);
 }
@@ -219,6 +223,10 @@ void PowScalar(Call& call) {
   constexpr double kLargestProduct = 8;
   Value* x = call.Operand(kSelf, call.dtype());
   const double exponent = call.Stored("exponent", call.dtype());
+  // PyTorch's fake result is i64 here, and that of its CPU kernel bool if the exponent is one.
+  if (call.Tensor(kSelf)->type.dtype == DType::kBool && (exponent == 0 || exponent == 1)) {
+    return call.Refuse("a truth value to the power of one");
+  }
   if (exponent == 0) return call.Return(call.b.Full(1, call.dtype(), x->type.sizes));
   if (exponent == 0.5) return call.Return(call.b.Unary(OpKind::kSqrt, x));
   if (exponent == -0.5) return call.Return(call.b.Unary(OpKind::kRsqrt, x));
@@ -268,19 +276,16 @@ void LogAddExp(Call& call) {
   Give(call, Apply(OpKind::kMax, x, y) + Apply(OpKind::kLog1p, Exp(-gap)));
 }
 void NanToNum(Call& call) {
-  Value* x = call.Tensor(kSelf);
-  // The type's own limits replace infinities; in recipes only those of f32 matter.
-  if (x->type.dtype != DType::kF32) return call.Refuse("nan_to_num of ", DTypeName(x->type.dtype));
-  constexpr double kLargest = std::numeric_limits<float>::max();
-  Value* nan = call.b.Unary(OpKind::kIsnan, x);
-  Value* value = call.b.Scalar(call.Float("nan", 0), x->type.dtype);
-  Value* positive = call.b.Scalar(call.Float("posinf", kLargest), x->type.dtype);
-  Value* negative = call.b.Scalar(call.Float("neginf", -kLargest), x->type.dtype);
-  Value* y = call.b.Emit(OpKind::kWhere, {nan, value, x});
-  Value* above = call.b.Binary(OpKind::kEq, x, kInfinity);
-  Value* below = call.b.Binary(OpKind::kEq, x, -kInfinity);
-  y = call.b.Emit(OpKind::kWhere, {above, positive, y});
-  call.Return(call.b.Emit(OpKind::kWhere, {below, negative, y}));
+  if (!IsFloat(call.dtype())) return call.Return(call.Tensor(kSelf));
+  if (ir::IsFloat8(call.dtype())) return call.Refuse("nan_to_num of ", DTypeName(call.dtype()));
+  const Expr x = Wide(call, kSelf);
+  // The type's own limits replace infinities.
+  const double largest = call.dtype() == DType::kF16    ? 65504
+                         : call.dtype() == DType::kBF16 ? 0x1.fep127
+                                                        : std::numeric_limits<float>::max();
+  Expr y = Where(Apply(OpKind::kIsnan, x), call.Float("nan", 0), x);
+  y = Where(x == kInfinity, call.Float("posinf", largest), y);
+  Give(call, Where(x == -kInfinity, call.Float("neginf", -largest), y));
 }
 
 constexpr HandlerRow kPointwiseRows[] = {
@@ -368,8 +373,11 @@ void RewriteElementwise(Call& call, OpKind op) {
     dtype = DType::kBool;
   } else if (traits.result_type == ir::ResultType::kBool) {
     dtype = PromotedType(call, names);
-    // The op is isnan or a similar one, and integers never have that property.
-    if (!ir::Contains(traits.dtypes, dtype)) return call.Refuse(traits.name, " of integers");
+    // The op is isnan or a similar one. Integers are finite.
+    if (!ir::Contains(traits.dtypes, dtype)) {
+      return call.Return(
+          call.b.Full(op == OpKind::kIsfinite ? 1 : 0, DType::kBool, call.type().sizes));
+    }
   }
   std::vector<Value*> operands;
   for (size_t i = 0; i < count; ++i) {

@@ -34,32 +34,73 @@ void EmitRange(Call& call, double start, double step) {
 void Arange(Call& call) { EmitRange(call, 0, 1); }
 void ArangeStart(Call& call) { EmitRange(call, call.Float("start"), 1); }
 void ArangeStep(Call& call) { EmitRange(call, call.Float("start"), call.Float("step")); }
+
+// Points from start to end at equal distances. Like PyTorch it calculates each from the nearer end,
+// so that both ends are met.
+class Points {
+ public:
+  Points(double start, double end, int64_t steps)
+      : start_(start),
+        end_(end),
+        steps_(steps),
+        step_(steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0) {}
+
+  double At(int64_t i) const {
+    return i < steps_ / 2 || steps_ == 1 ? start_ + step_ * static_cast<double>(i)
+                                         : end_ - step_ * static_cast<double>(steps_ - 1 - i);
+  }
+
+  // Returns all of them as f32.
+  Value* All(ir::Builder& b) const {
+    const int64_t half = steps_ == 1 ? 1 : steps_ / 2;
+    std::vector<Value*> parts;
+    if (half > 0) parts.push_back(b.Iota(start_, step_, DType::kF32, half));
+    if (steps_ > half) {
+      Value* to_end =
+          b.Iota(static_cast<double>(steps_ - 1 - half), -1, DType::kF32, steps_ - half);
+      Value* distance = b.Binary(OpKind::kMul, to_end, b.Scalar(step_, DType::kF32));
+      parts.push_back(b.Binary(OpKind::kSub, b.Scalar(end_, DType::kF32), distance));
+    }
+    return parts.size() == 1 ? parts[0] : b.Concat(std::move(parts), 0);
+  }
+
+ private:
+  const double start_, end_;
+  const int64_t steps_;
+  const double step_;
+};
+
+// Gives integers one by one: `value` of each point, truncated. PyTorch truncates both ends and
+// calculates in f64, which recipes do not have.
+void GiveIntegers(Call& call, double start, double end, int64_t steps, auto value) {
+  constexpr int64_t kMostSteps = 128;
+  start = std::trunc(start);
+  end = std::trunc(end);
+  const double largest = std::max(std::abs(value(start)), std::abs(value(end)));
+  if (steps > kMostSteps || !(largest < 0x1p53)) {
+    return call.Refuse(steps, " integers up to ", largest);
+  }
+  if (steps == 0) return Zeros(call);
+  const Points points(start, end, steps);
+  std::vector<Value*> integers;
+  for (int64_t i = 0; i < steps; ++i) {
+    integers.push_back(call.b.Full(std::trunc(value(points.At(i))), call.dtype(), {1}));
+  }
+  call.Return(call.b.Concat(std::move(integers), 0));
+}
+
 // linspace(start, end, steps)
 void Linspace(Call& call) {
   const double start = call.Float("start");
   const double end = call.Float("end");
   const int64_t steps = call.Int("steps");
-  EmitRange(call, start, steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0);
-}
-
-// Gives integers one by one. PyTorch truncates both ends, calculates in f64 from the nearer end,
-// and truncates the powers.
-void GiveWholePowers(Call& call, double base, double start, double end, int64_t steps) {
-  constexpr int64_t kMostSteps = 128;
-  const double largest = std::max(std::pow(base, start), std::pow(base, end));
-  if (steps > kMostSteps || !(largest < 0x1p53)) {
-    return call.Refuse(steps, " powers of ", base, " up to ", largest);
+  if (call.refused()) return;
+  if (call.type().rank() != 1) return call.Refuse("range of rank ", call.type().rank());
+  if (!IsFloat(call.dtype())) {
+    return GiveIntegers(call, start, end, steps, [](double point) { return point; });
   }
   if (steps == 0) return Zeros(call);
-  const double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0;
-  std::vector<Value*> powers;
-  for (int64_t i = 0; i < steps; ++i) {
-    const double exponent = i < steps / 2 ? start + step * static_cast<double>(i)
-                                          : end - step * static_cast<double>(steps - 1 - i);
-    const double power = std::trunc(std::pow(base, steps == 1 ? start : exponent));
-    powers.push_back(call.b.Full(power, call.dtype(), {1}));
-  }
-  call.Return(call.b.Concat(std::move(powers), 0));
+  call.Return(call.b.Cast(Points(start, end, steps).All(call.b), call.dtype()));
 }
 
 // logspace(start, end, steps, base)
@@ -72,10 +113,11 @@ void Logspace(Call& call) {
     return call.Refuse("powers of ", base);
   }
   if (!IsFloat(call.dtype())) {
-    return GiveWholePowers(call, base, std::trunc(start), std::trunc(end), steps);
+    return GiveIntegers(call, start, end, steps,
+                        [&](double point) { return std::pow(base, point); });
   }
-  const double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0;
-  Value* exponents = call.b.Iota(start, step, DType::kF32, steps);
+  if (steps == 0) return Zeros(call);
+  Value* exponents = Points(start, end, steps).All(call.b);
   Value* powers = call.b.Binary(OpKind::kPow, call.b.Scalar(base, DType::kF32), exponents);
   call.Return(call.b.Cast(powers, call.dtype()));
 }

@@ -175,6 +175,7 @@ def autoload() -> None:
     features.enable(features.MANUAL_SEED, hpu.random.join_manual_seed)
     features.enable(features.PRINTING, hpu.printing.copy_before_printing)
     hpu.torch_profiler.complete()
+    hpu.sharing.register()
     features.enable(features.ARTIFACTS, _register_artifacts)
     features.enable(features.COMPILING, _connect_eager_ops)
     features.enable(features.OPERATORS, _offer_operators)

@@ -85,3 +85,28 @@ except ValueError as error:
     assert str(error) == "the generator's state has the form 'philox', not 'mersenne'"
 """,
     )
+
+
+def test_norms() -> None:
+    """PyTorch calls another operator for them on hpu than on the CPU."""
+    expect_success(
+        2,
+        """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
+
+rank, size = start()
+whole = torch.arange(24.0).reshape(4, 6) - 7
+mesh = init_device_mesh("hpu", (size,))
+for placement in (Shard(0), Shard(1)):
+    spread = distribute_tensor(whole.to("hpu"), mesh, [placement]).requires_grad_()
+    for call in (
+        lambda x: x.norm(), lambda x: x.norm(1), lambda x: x.norm(2, 1),
+        lambda x: x.norm(3, 0, True), lambda x: torch.norm(x, 2, (0, 1)),
+        lambda x: torch.norm(x, 1, 1, dtype=torch.float32),
+    ):
+        equal(call(spread).full_tensor().detach(), call(whole))
+    spread.norm().backward()
+    equal(spread.grad.full_tensor(), whole / whole.norm())
+""",
+    )

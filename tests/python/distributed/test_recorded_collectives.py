@@ -136,6 +136,24 @@ assert report().eager_segments == 0, str(report())
     )
 
 
+def test_a_collective_whose_result_nobody_reads() -> None:
+    """The other rank waits for it, so it runs, and so do those after it."""
+    expect_success(
+        2,
+        f"""{SETUP}
+first = torch.ones(1, device="hpu")
+dist.all_reduce(first)
+if rank == 1:
+    del first
+second = torch.ones(5, device="hpu")
+dist.all_reduce(second)
+core.mark_step()
+equal(second, torch.full((5,), 2.0))
+""",
+        LAZY,
+    )
+
+
 def test_lazy_mode_without_the_flag() -> None:
     """A collective runs what is recorded before it."""
     expect_success(

@@ -65,6 +65,34 @@ ARITHMETIC: dict[str, Row] = {
     "fmin of integers": (lambda x, y: (torch.fmin(x, y), torch.fmax(x, y)), I, COUNTS),
     "fmax of two types": (lambda x, y: torch.fmax(x, y), X, Y.bfloat16()),
     "copysign of integers": (lambda x, y: torch.copysign(x, y), I.float(), COUNTS),
+    "linspace": (
+        lambda x: [
+            x[0, 0] + torch.linspace(*bounds, device=x.device)
+            for bounds in ((0, 1, 11), (-3, 7.7, 8), (2, -2, 5), (3, 9, 1), (0.1, 0.3, 1000))
+        ],
+        X,
+    ),
+    "linspace of integers": (
+        lambda x: [
+            torch.linspace(*bounds, dtype=dtype, device=x.device) + 0
+            for bounds in ((0, 10, 5), (-3, 9, 6), (0.9, 7.9, 4), (10, -7, 13), (4, 8, 1))
+            for dtype in (torch.int64, torch.int32, torch.int16)
+        ],
+        X,
+    ),
+    "celu and elu with scales": (lambda x: (F.celu(x, 0.7), A.elu(x, 0.4, 1.5, 2.0)), X),
+    "largest truth values": (
+        lambda x, y: (torch.maximum(x, y), torch.minimum(x, y), x.amax(0)), X > 0, Y > 0.5
+    ),
+    "sorted truth values": (lambda x: (x.sort(stable=True), x.sort(descending=True)[0]), TRUTHS),
+    "integers are finite": (lambda x: (x.isnan(), x.isinf(), x.isfinite(), x.isposinf()), I),
+    **{
+        f"nan_to_num of {dtype}": (
+            lambda x: (x.nan_to_num(), torch.nan_to_num(x, 1.0, 2.0), x.nan_to_num(neginf=-4)),
+            torch.tensor([float("nan"), float("inf"), -float("inf"), 0.5, -2], dtype=dtype),
+        )
+        for dtype in (torch.float32, torch.bfloat16, torch.float16)
+    },
     "logspace": (lambda x: x + torch.logspace(0, 2, 6, device=x.device), X),
     "logspace of integers": (
         lambda x: [

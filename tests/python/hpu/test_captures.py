@@ -133,6 +133,7 @@ REFUSED = {
     "aten::_linalg_svd": lambda x: torch.linalg.svdvals(x),
     "aten::nonzero": lambda x: x.nonzero(),
     "a wait for it": lambda x: torch.hpu.current_stream().synchronize(),
+    "a wait for the device": lambda x: torch.hpu.synchronize(),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 
 import pytest
 from processes import run_python
@@ -57,6 +58,47 @@ assert total == 2 * sum(range(8)), total
 def test_forked_data_loader_workers():  # guide MEM-3
     result = run(WORKERS)
     assert result.returncode == 0, result.stderr
+
+
+SENT = """
+import torch.multiprocessing as mp
+from torch.utils.data import DataLoader
+
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 4
+    def __getitem__(self, i): return torch.full((2,), float(i), device="hpu")
+
+def receive(rank, tensors, model):
+    assert all(t.device.type == "hpu" for t in (*tensors, *model.parameters()))
+    assert [t.dtype for t in tensors] == [torch.float32, torch.bfloat16, torch.bool]
+    assert [t.shape for t in tensors] == [(2, 3), (0, 4), ()]
+    assert tensors[0].tolist() == [[0, 2, 4], [1, 3, 5]] and tensors[2].item()
+    assert isinstance(model.weight, torch.nn.Parameter) and model.weight.requires_grad
+    assert not model.bias.requires_grad
+
+if __name__ == "__main__":
+    model = torch.nn.Linear(3, 3).to("hpu")
+    model.bias.requires_grad_(False)
+    tensors = [torch.arange(6.0).reshape(3, 2).to("hpu").t(),
+               torch.empty(0, 4, dtype=torch.bfloat16, device="hpu"),
+               torch.tensor(True, device="hpu")]
+    mp.spawn(receive, (tensors, model), nprocs=1)
+    loader = DataLoader(Data(), batch_size=2, num_workers=1, multiprocessing_context="spawn")
+    assert [batch.tolist() for batch in loader] == [[[0, 0], [1, 1]], [[2, 2], [3, 3]]]
+    try:
+        mp.spawn(receive, ((model.weight * 2,), model), nprocs=1)
+    except RuntimeError as error:
+        assert "send tensor.detach()" in str(error), error
+    else:
+        raise AssertionError
+"""
+
+
+def test_tensors_are_sent_to_another_process_as_copies(tmp_path):
+    script = tmp_path / "sent.py"
+    script.write_text("import torch, habana_frameworks.torch\n" + SENT)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
 
 
 def test_fork_before_use_is_fine():

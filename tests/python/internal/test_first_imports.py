@@ -29,6 +29,15 @@ def unset_flags(monkeypatch):
 # ---- the bare import -----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("module", ["attention", "recurrent", "softmax"])
+def test_modules_of_operators_can_be_imported_first(module):
+    code = (
+        f"import torch, habana_frameworks.torch.ops.{module}\n"
+        "print(torch.ops.hpu.rms_norm.default)\n"
+    )
+    assert output_of(code).stdout.strip() == "hpu.rms_norm.default"
+
+
 def test_attributes_after_the_bare_import():
     code = (
         "import habana_frameworks.torch as ht\n"
@@ -115,7 +124,8 @@ def test_a_start_imports_what_a_start_needs(private_cache):
     }
     rooms = ("dynamo", "torch_compat", "_native")
     rest = [name for name in ours if name.split(".")[0] not in rooms]
-    assert set(rest) <= {"internal.collector", "internal.regular_file"}, rest
+    known = {"internal.collector", "internal.regular_file", "ops", "ops.recurrent"}
+    assert set(rest) <= known, rest
 
 
 # ---- utils.experimental --------------------------------------------------------------------------

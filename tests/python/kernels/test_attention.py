@@ -353,6 +353,18 @@ def test_floats_of_8_bits(compiled, result):
         assert_near([plain[0].double()], [reference(q, k, v)], 2**-6, 2**-6)
 
 
+def test_the_padding_is_not_read_without_lengths():
+    """optimum-habana says "None" then."""
+    q, k, v = (
+        torch.randn(1, 2, 5, 8, generator=torch.Generator().manual_seed(i)) for i in range(3)
+    )
+    found = FusedSDPA.apply(
+        *(x.to("hpu") for x in (q, k, v)), None, 0.0, True, None, "fast", False, None, "None"
+    )
+    expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    torch.testing.assert_close(found.cpu(), expected, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("padding", ["left", "right"])
 def test_dropout_beside_valid_lengths_and_a_mask(padding):
     q, k, v = inputs()

@@ -70,3 +70,20 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 
 def test_the_names_exist():
     assert len(OPS) > 120
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.eye(3).to_sparse().to("hpu"),
+        lambda: (
+            torch.nn.Embedding(5, 2, sparse=True, device="hpu")(torch.tensor([1, 2], device="hpu"))
+            .sum()
+            .backward()
+        ),
+    ],
+    ids=["coordinates", "gradient"],
+)
+def test_there_are_no_sparse_tensors(make):
+    with pytest.raises(NotImplementedError, match="there are no sparse tensors on hpu"):
+        make()

@@ -204,6 +204,7 @@ def _capture(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _
         forms = alias_forms(fakes, tree_leaves(result), autograd=False)
     except NeedsFunctionalization:
         snippet, result, forms = _record_writes(mode, fakes, op, fake_args, fake_kwargs)
+    result = _masked(op, args, kwargs, result)
     values = GraphWriter(builder, _DEVICE).write(snippet, inputs, "")
     made = [_made(leaf) for leaf in tree_leaves(result)]
     outputs = [
@@ -213,6 +214,15 @@ def _capture(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _
     ]
     builder.set_outputs([value for value, _ in outputs], [form for _, form in outputs])
     return _Captured(builder.serialize(), call_counts(op, result), made, resizes)
+
+
+def _masked(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+    """The results that `output_mask` asks for. PyTorch's fake batch norm has the others, too."""
+    for place, argument in enumerate(op._schema.arguments):
+        if argument.name == "output_mask" and isinstance(result, tuple):
+            mask = args[place] if place < len(args) else kwargs[argument.name]
+            return tuple(x if wanted else None for x, wanted in zip(result, mask, strict=True))
+    return result
 
 
 def _replace(

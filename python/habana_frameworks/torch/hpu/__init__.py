@@ -17,6 +17,7 @@ from . import autocast_lists as autocast_lists
 from . import graphs as graphs
 from . import metrics as metrics
 from . import printing as printing
+from . import sharing as sharing
 from . import torch_profiler as torch_profiler
 from .graphs import HPUGraph as HPUGraph
 from .graphs import ModuleCacher as ModuleCacher

@@ -39,8 +39,9 @@ def _scores(
     return scores if hidden is None else scores.masked_fill(hidden, -math.inf)
 
 
-def _check_padding(seq_padding_type: str) -> None:
-    if seq_padding_type.lower() not in ("left", "right"):
+def _check_padding(seq_padding_type: str, valid_seq_len: Tensor | None) -> None:
+    """Without lengths there is no padding, and callers pass other words ("None")."""
+    if valid_seq_len is not None and seq_padding_type.lower() not in ("left", "right"):
         raise RuntimeError(
             f"attention: seq_padding_type is {seq_padding_type!r}, not 'left' or 'right'"
         )
@@ -71,7 +72,7 @@ def sdpa_fwd(
     dropout)."""
     check_operands("hpu::sdpa_fwd", q, k, v)
     check_dropout("hpu::sdpa_fwd: p", p)
-    _check_padding(seq_padding_type)
+    _check_padding(seq_padding_type, valid_seq_len)
     hidden = hidden_keys(q, k, is_causal, valid_seq_len, seq_padding_type.lower(), None)
     scores = _scores(q, k, attention_mask, scale, hidden)
     blind = scores.amax(-1, keepdim=True) == -math.inf
@@ -181,7 +182,7 @@ def sdpa_recomp_fwd(
     else."""
     check_operands("hpu::sdpa_recomp_fwd", q, k, v)
     check_window("hpu::sdpa_recomp_fwd", window_size)
-    _check_padding(seq_padding_type)
+    _check_padding(seq_padding_type, valid_seq_len)
     if p != 0:
         raise RuntimeError(
             "hpu::sdpa_recomp_fwd: dropout is not drawn here; use FusedSDPA.apply or hpu::sdpa_fwd"

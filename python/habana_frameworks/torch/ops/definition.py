@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import torch
 
 from .. import native
+from ..torch_compat.namespaces import defining
 from ..torch_compat.ops import OpOverload, writes
 
 Compute = TypeVar("Compute", bound=Callable[..., Any])
@@ -44,13 +45,14 @@ def operator(
 
     def define(compute: Compute) -> Compute:
         tags = [torch.Tag.nondeterministic_seeded] if draws else []
-        for schema in schemas:
-            _define(schema, compute, results or compute, tags)
-        if gradient is not None:
-            name = schemas[0].partition("(")[0]
-            torch.library.register_autograd(
-                f"hpu::{name}", gradient, setup_context=save, lib=_library
-            )
+        with defining():
+            for schema in schemas:
+                _define(schema, compute, results or compute, tags)
+            if gradient is not None:
+                name = schemas[0].partition("(")[0]
+                torch.library.register_autograd(
+                    f"hpu::{name}", gradient, setup_context=save, lib=_library
+                )
         return compute
 
     return define

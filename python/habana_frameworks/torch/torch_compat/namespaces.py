@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch._ops import OpOverloadPacket, _OpNamespace
+
+_in_thread = threading.local()  # .defines: operators are being defined
+
+
+@contextmanager
+def defining() -> Iterator[None]:
+    """In the block, an operator that there is not yet does not make its namespace define the rest:
+    torch.library looks for operators while it defines them."""
+    before = getattr(_in_thread, "defines", False)
+    _in_thread.defines = True
+    try:
+        yield
+    finally:
+        _in_thread.defines = before
 
 
 class _OnDemand(_OpNamespace):
@@ -25,6 +41,8 @@ class _OnDemand(_OpNamespace):
         except AttributeError:
             define = self.__dict__.get("_define")
             if define is None or op_name.startswith("__") or op_name in self._others:
+                raise
+            if getattr(_in_thread, "defines", False):
                 raise
         self._define = None
         define()
