@@ -21,8 +21,9 @@ constexpr std::string_view kPrefix = "size";
 constexpr uint64_t kEnd = uint64_t{1} << 31;
 // Smaller numbers (one, and the pair of two) are steps rather than sizes.
 constexpr uint64_t kSmallest = 3;
-// In the inner loops, a smaller factor is one or two additions.
+// Smaller factors are one or two additions.
 constexpr uint64_t kSmallestFactor = 17;
+// Smaller ones are the lanes of unrolled steps, which become displacements of addresses.
 constexpr uint64_t kSmallestOffset = 257;
 
 std::string NameOf(size_t number) { return std::string(kPrefix) + std::to_string(number); }
@@ -40,19 +41,17 @@ std::optional<uint32_t> BitsOfReciprocal(const llvm::Instruction& instruction, u
 }
 
 // Returns whether the code is as good with a register or a relocated immediate for the operand as
-// with the number itself. `depth` counts the loops around the instruction, the one over tasks too.
+// with the number itself. `is_inner`: the instruction is in a loop inside of that over tasks.
 bool MayTake(const llvm::Instruction& instruction, unsigned operand, uint64_t number,
-             unsigned depth) {
-  const bool is_inner = depth > 1;
+             bool is_inner) {
   switch (instruction.getOpcode()) {
-    case llvm::Instruction::Add:
-      // Smaller ones are the lanes of unrolled steps, which become displacements of addresses.
-      return number >= kSmallestOffset;
     case llvm::Instruction::ICmp:
     case llvm::Instruction::PHI:
     case llvm::Instruction::Select:
     case llvm::Instruction::Sub:
       return true;
+    case llvm::Instruction::Add:
+      return number >= kSmallestOffset;
     case llvm::Instruction::Mul:
       if (llvm::isPowerOf2_64(number)) return false;  // a shift
       return !is_inner || number >= kSmallestFactor;
@@ -81,15 +80,15 @@ class Taker {
       const llvm::DominatorTree dominators(function);
       const llvm::LoopInfo loops(dominators);
       for (llvm::BasicBlock& block : function) {
-        const unsigned depth = loops.getLoopDepth(&block);
-        for (llvm::Instruction& instruction : block) Take(instruction, depth);
+        const bool is_inner = loops.getLoopDepth(&block) > 1;
+        for (llvm::Instruction& instruction : block) Take(instruction, is_inner);
       }
     }
     return std::move(values_);
   }
 
  private:
-  void Take(llvm::Instruction& instruction, unsigned depth) {
+  void Take(llvm::Instruction& instruction, bool is_inner) {
     for (unsigned i = 0; i < instruction.getNumOperands(); ++i) {
       if (const auto bits = BitsOfReciprocal(instruction, i)) {
         llvm::LLVMContext& context = module_.getContext();
@@ -103,7 +102,7 @@ class Taker {
       if (value == nullptr || value->getBitWidth() != 64) continue;
       const uint64_t number = value->getZExtValue();
       if (number < kSmallest || number >= kEnd) continue;
-      if (!MayTake(instruction, i, number, depth)) continue;
+      if (!MayTake(instruction, i, number, is_inner)) continue;
       instruction.setOperand(i, SymbolOf(static_cast<uint32_t>(number)));
     }
   }

@@ -295,4 +295,24 @@ std::string ContractionStructure(const LoopGraph& graph, const Node& node, const
   return out.str();
 }
 
+Factors FactorsOf(const Node& node) {
+  const auto both = [](const View& a, const View& b) {
+    const bool bf16 = HoldsBF16(a.type) && HoldsBF16(b.type);
+    return bf16 ? Factors::kBf16 : Factors::kF32;
+  };
+  if (const auto* gemm = std::get_if<Gemm>(&node.kind)) return both(gemm->a, gemm->b);
+  if (const auto* gemm = std::get_if<GroupedGemm>(&node.kind)) return both(gemm->a, gemm->b[0]);
+  if (const auto* conv = std::get_if<Conv>(&node.kind)) return both(conv->x, conv->w);
+  if (const auto* weight = std::get_if<WeightGradient>(&node.kind)) {
+    return both(weight->x, weight->dy);
+  }
+  if (const auto* attention = std::get_if<Attention>(&node.kind)) {
+    return both(attention->q, attention->k);
+  }
+  if (const auto* backward = std::get_if<AttentionBackward>(&node.kind)) {
+    return both(backward->forward.q, backward->forward.k);
+  }
+  return Factors::kF32;
+}
+
 }  // namespace hpu::graph_compiler

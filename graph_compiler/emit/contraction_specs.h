@@ -27,4 +27,7 @@ AttentionBackwardSpec MakeAttentionBackwardSpec(const Node& node, const FindHome
 // Nodes with equal text are served by the same code.
 std::string ContractionStructure(const LoopGraph& graph, const Node& node, const FindHome& home);
 
+// Returns bf16 if everything that the contraction multiplies is bf16.
+Factors FactorsOf(const Node& node);
+
 }  // namespace hpu::graph_compiler

@@ -22,6 +22,8 @@ namespace hpu::graph_compiler {
 namespace {
 
 constexpr size_t kImageAlignment = 64;
+// A task of such a kernel takes less than 1 / 128 of the time that is worth a thread.
+constexpr uint64_t kGrainOfShortTasks = 128;
 
 // There is one module per distinct kernel, so that modules compile in parallel and the bytes do not
 // depend on how many do.
@@ -45,25 +47,17 @@ struct PlacedPacked {
   size_t unit = 0;
 };
 
-// Returns bf16 if everything that the contraction multiplies is bf16.
-Factors FactorsOf(const Node& node) {
-  const auto both = [](const View& a, const View& b) {
-    const bool bf16 = HoldsBF16(a.type) && HoldsBF16(b.type);
-    return bf16 ? Factors::kBf16 : Factors::kF32;
+// In many short tasks it counts that the task's number is divided by constants. Code that
+// calculates with places of elements is better where LLVM knows their range.
+SizesAs SizesIn(const LoopKernel& loop) {
+  const auto uses_places = [](const LoopPass& pass) {
+    return std::ranges::any_of(pass.body.ops, [](const BodyOp& op) {
+      return op.op == Opcode::kLoad && op.access.operand.kind == Operand::Kind::kIota;
+    });
   };
-  if (const auto* gemm = std::get_if<Gemm>(&node.kind)) return both(gemm->a, gemm->b);
-  if (const auto* gemm = std::get_if<GroupedGemm>(&node.kind)) return both(gemm->a, gemm->b[0]);
-  if (const auto* conv = std::get_if<Conv>(&node.kind)) return both(conv->x, conv->w);
-  if (const auto* weight = std::get_if<WeightGradient>(&node.kind)) {
-    return both(weight->x, weight->dy);
-  }
-  if (const auto* attention = std::get_if<Attention>(&node.kind)) {
-    return both(attention->q, attention->k);
-  }
-  if (const auto* backward = std::get_if<AttentionBackward>(&node.kind)) {
-    return both(backward->forward.q, backward->forward.k);
-  }
-  return Factors::kF32;
+  const bool short_tasks = loop.Grain() > kGrainOfShortTasks && loop.Tasks() > loop.Grain();
+  return short_tasks || std::ranges::any_of(loop.passes, uses_places) ? SizesAs::kNumbers
+                                                                      : SizesAs::kSymbols;
 }
 
 class RecipeEmitter {
@@ -213,8 +207,8 @@ class RecipeEmitter {
     if (loop.passes.empty() || loop.Tasks() == 0) return absl::OkStatus();
     const std::vector<uint64_t> offsets = TakeOffsets(loop);
     bool is_new = false;
-    const size_t unit = UnitFor("loop\n" + loop.Structure(), SizesAs::kSymbols, &is_new);
     const std::optional<TransposeCopy> transpose = AsTransposeCopy(loop);
+    const size_t unit = UnitFor("loop\n" + loop.Structure(), SizesIn(loop), &is_new);
     KernelLaunch launch;
     launch.name = loop.name;
     if (transpose.has_value()) {
@@ -245,7 +239,7 @@ class RecipeEmitter {
   absl::Status EmitSort(size_t k, const Node& node) {
     const SortKernel sort = MakeSortKernel(node);
     bool is_new = false;
-    const size_t unit = UnitFor("sort\n" + sort.Structure(), SizesAs::kSymbols, &is_new);
+    const size_t unit = UnitFor("sort\n" + sort.Structure(), SizesAs::kNumbers, &is_new);
     if (is_new) EmitSortKernel(units_[unit]->module, sort);
     KernelLaunch launch;
     launch.name = node.name;

@@ -24,8 +24,8 @@ struct HcclElements {
 HcclElements ElementsToMove(const at::Tensor& tensor);
 // Throws for types that HCCL cannot reduce. Complex numbers are pairs of real ones.
 HcclElements ElementsToReduce(const at::Tensor& tensor, const c10d::ReduceOp& reduction);
-// Throws for reductions that HCCL lacks. Booleans are bytes, of which the sum is their maximum; what
-// Premultiplied returns is summed.
+// Throws for reductions that HCCL lacks. Booleans are bytes, of which the sum is their maximum;
+// what Premultiplied returns is summed.
 hcclRedOp_t ReductionOf(const c10d::ReduceOp& reduction, at::ScalarType type);
 
 // Returns what is reduced: for PREMUL_SUM the tensors times its factor, for others the tensors.

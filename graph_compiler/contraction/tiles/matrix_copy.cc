@@ -14,6 +14,8 @@ constexpr int kMaxUnrolledVectors = 4;
 constexpr int64_t kMaxUnrolledScalars = 8;  // channels of images, mostly three
 // The least number of columns that pays for a block in registers.
 constexpr int64_t kFewestTransposedColumns = 4;
+// With as many blocks, another one for a few columns is an eighth of the work.
+constexpr int64_t kBlocksBesideAnOverlap = 8;
 
 class MatrixCopy {
  public:
@@ -32,11 +34,7 @@ class MatrixCopy {
   }
 
   void ColumnsContiguous() {
-    const auto* fixed = llvm::dyn_cast<llvm::ConstantInt>(cols_);
-    if (fixed != nullptr && fixed->getSExtValue() == target_.padded_cols &&
-        target_.padded_cols >= lanes_) {
-      return WholeBlocks();
-    }
+    if (OverlapPays()) return WholeBlocks();
     Value* full_rows = e_.Mul(e_.DivConst(rows_, lanes_), lanes_);
     const int64_t full_cols = target_.padded_cols / lanes_ * lanes_;
     const int64_t rest = target_.padded_cols - full_cols;
@@ -71,6 +69,15 @@ class MatrixCopy {
     if (fixed == nullptr || fixed->getSExtValue() != target_.padded_cols) return std::nullopt;
     if (target_.padded_cols > kMaxUnrolledVectors * lanes_) return std::nullopt;
     return target_.padded_cols;
+  }
+
+  // Whether the last block of columns may overlap with the one before, and costs little by that.
+  bool OverlapPays() const {
+    const auto* fixed = llvm::dyn_cast<llvm::ConstantInt>(cols_);
+    if (fixed == nullptr || fixed->getSExtValue() != target_.padded_cols) return false;
+    const int64_t rest = target_.padded_cols % lanes_;
+    const bool mostly_new = rest == 0 || rest >= lanes_ / 2;
+    return target_.padded_cols >= (mostly_new ? 1 : kBlocksBesideAnOverlap) * lanes_;
   }
 
   // Copies blocks of `lanes` rows and columns. The last ones overlap with those before, which
