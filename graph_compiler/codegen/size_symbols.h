@@ -5,7 +5,7 @@
 //
 // The object has a relocation in place of each such immediate operand. Code that depends on a size
 // in any other way (an unrolled rest, a mask, a shift) is different text, and so another object.
-// That is why no generator must know of it.
+// Generators need not know of symbols for this reason.
 #pragma once
 
 #include <llvm/IR/Module.h>

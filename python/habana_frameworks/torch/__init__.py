@@ -70,6 +70,11 @@ def _define_operators() -> None:
     from .ops import all  # noqa: F401
 
 
+def _defines_operators() -> bool:
+    definition = sys.modules.get(f"{__name__}.ops.definition")
+    return definition is not None and bool(definition.is_defining())
+
+
 def _widen_products() -> None:
     from .internal import wide_products
 
@@ -81,7 +86,7 @@ def _offer_operators() -> None:
 
     # torch.library looks for these when the capture's modules define them.
     captures = frozenset({"int4_matmul", "recurrent_layer", "recurrent_layer_backward"})
-    define_on_demand("hpu", _define_operators, captures)
+    define_on_demand("hpu", _define_operators, captures, _defines_operators)
 
 
 def _register_process_group() -> None:

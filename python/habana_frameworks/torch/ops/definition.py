@@ -10,19 +10,35 @@ and HPU graphs record it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
 
 from .. import native
-from ..torch_compat.namespaces import defining
 from ..torch_compat.ops import OpOverload, writes
 
 Compute = TypeVar("Compute", bound=Callable[..., Any])
 
 _library = torch.library.Library("hpu", "FRAGMENT")
 _computations: dict[str, Callable[..., Any]] = {}
+_in_thread = threading.local()  # .defines: an operator is being defined
+
+
+def is_defining() -> bool:
+    """Whether this thread defines an operator now."""
+    return getattr(_in_thread, "defines", False)
+
+
+@contextmanager
+def _defining() -> Iterator[None]:
+    _in_thread.defines = True
+    try:
+        yield
+    finally:
+        _in_thread.defines = False
 
 
 def computation_of(op: OpOverload) -> Callable[..., Any] | None:
@@ -45,7 +61,7 @@ def operator(
 
     def define(compute: Compute) -> Compute:
         tags = [torch.Tag.nondeterministic_seeded] if draws else []
-        with defining():
+        with _defining():
             for schema in schemas:
                 _define(schema, compute, results or compute, tags)
             if gradient is not None:

@@ -2,26 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import torch
 from torch._ops import OpOverloadPacket, _OpNamespace
-
-_in_thread = threading.local()  # .defines: operators are being defined
-
-
-@contextmanager
-def defining() -> Iterator[None]:
-    """In the block, an operator that there is not yet does not make its namespace define the rest:
-    torch.library looks for operators while it defines them."""
-    before = getattr(_in_thread, "defines", False)
-    _in_thread.defines = True
-    try:
-        yield
-    finally:
-        _in_thread.defines = before
 
 
 class _OnDemand(_OpNamespace):
@@ -30,8 +14,15 @@ class _OnDemand(_OpNamespace):
     # Code that is made of a graph finds operators by their module, which begins with this.
     __module__ = _OpNamespace.__module__
 
-    def __init__(self, name: str, define: Callable[[], None], others: frozenset[str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        define: Callable[[], None],
+        others: frozenset[str],
+        is_defining: Callable[[], bool],
+    ) -> None:
         super().__init__(name)
+        self._is_defining = is_defining
         self._define: Callable[[], None] | None = define
         self._others = others
 
@@ -42,7 +33,7 @@ class _OnDemand(_OpNamespace):
             define = self.__dict__.get("_define")
             if define is None or op_name.startswith("__") or op_name in self._others:
                 raise
-            if getattr(_in_thread, "defines", False):
+            if self._is_defining():
                 raise
         self._define = None
         define()
@@ -50,8 +41,12 @@ class _OnDemand(_OpNamespace):
 
 
 def define_on_demand(
-    namespace: str, define: Callable[[], None], others: frozenset[str] = frozenset()
+    namespace: str,
+    define: Callable[[], None],
+    others: frozenset[str],
+    is_defining: Callable[[], bool],
 ) -> None:
     """Makes `torch.ops.<namespace>` call `define` when it is first asked for an operator that it
-    does not have. others: operators that `define` does not define."""
-    setattr(torch.ops, namespace, _OnDemand(namespace, define, others))
+    does not have. others: operators that `define` does not define. is_defining: whether this thread
+    defines operators now; torch.library looks for them then."""
+    setattr(torch.ops, namespace, _OnDemand(namespace, define, others, is_defining))
