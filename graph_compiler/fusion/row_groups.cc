@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <unordered_map>
 
 #include "graph_compiler/fusion/shared_memory.h"
 #include "graph_compiler/ir/access_algebra.h"
@@ -229,8 +230,16 @@ class Grouper {
   void JoinSibling(uint32_t index) {
     const Node& node = state_.node(index);
     for (const ValueId value : node.Reads()) {
+      const std::vector<uint32_t>& readers = state_.readers(value);
+      // Kernels that take no more members stay so, and thousands of readers may be in them.
+      size_t& first = first_open_[value];
+      while (first < readers.size() && readers[first] < index &&
+             IsClosed(kernels_[kernel_of_[readers[first]]])) {
+        ++first;
+      }
       std::vector<uint32_t> tried;
-      for (const uint32_t reader : state_.readers(value)) {
+      for (size_t k = first; k < readers.size(); ++k) {
+        const uint32_t reader = readers[k];
         if (reader >= index || tried.size() == kMostSiblings) break;
         const uint32_t kernel = kernel_of_[reader];
         if (std::find(tried.begin(), tried.end(), kernel) != tried.end()) continue;
@@ -239,6 +248,10 @@ class Grouper {
         if (anchor.has_value() && Join(index, reader, value, *anchor)) return;
       }
     }
+  }
+
+  static bool IsClosed(const FusedKernel& kernel) {
+    return !kernel.is_loop || kernel.group.members.size() >= kMostMembers;
   }
 
   bool Join(uint32_t index, uint32_t other, ValueId value, const Anchor& anchor) {
@@ -279,7 +292,9 @@ class Grouper {
   FusionState& state_;
   std::vector<FusedKernel>& kernels_;  // by first node
   std::vector<uint32_t> kernel_of_;    // by node
-  MergeOrder order_;                   // of kernels, by first node
+  // By value: the first of its readers whose kernel may take another member.
+  std::unordered_map<ValueId, size_t> first_open_;
+  MergeOrder order_;  // of kernels, by first node
 };
 
 }  // namespace
