@@ -12,13 +12,6 @@
 namespace hpu::compiler {
 namespace {
 
-// The second one has shard_dim_alltoall, by which DTensors change the dimension that is sharded.
-constexpr std::string_view kNamespaces[] = {"_c10d_functional.", "_dtensor."};
-
-// PyTorch 2.15 has the second one, which waits for several tensors.
-constexpr std::string_view kWaits[] = {"_c10d_functional.wait_tensor.default",
-                                       "_c10d_functional.wait_tensors.default"};
-
 struct FunctionalCall {
   std::string_view target;
   CollectiveStep::Op op;
@@ -82,17 +75,6 @@ bool IsRowMajor(const ir::Node& node, size_t operand) {
 }
 
 }  // namespace
-
-bool IsCollective(const ir::Node& node) {
-  if (node.op != ir::OpKind::kAten || IsCollectiveWait(node)) return false;
-  return std::any_of(std::begin(kNamespaces), std::end(kNamespaces),
-                     [&](std::string_view name) { return node.aten->target.starts_with(name); });
-}
-
-bool IsCollectiveWait(const ir::Node& node) {
-  return node.op == ir::OpKind::kAten &&
-         std::find(std::begin(kWaits), std::end(kWaits), node.aten->target) != std::end(kWaits);
-}
 
 std::optional<CollectiveStep> CollectiveStepOf(const ir::Node& node) {
   if (node.op != ir::OpKind::kAten) return std::nullopt;

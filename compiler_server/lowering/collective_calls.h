@@ -9,13 +9,6 @@
 
 namespace hpu::compiler {
 
-// True for calls that all ranks of a group must make in the same order.
-bool IsCollective(const ir::Node& node);
-
-// True for `wait_tensor` and `wait_tensors`, whose results are their operands after the collectives
-// that make these have ended.
-bool IsCollectiveWait(const ir::Node& node);
-
 // Returns the step of a collective without its tensors: the k-th output is the k-th result of the
 // node, made of its k-th operand. Returns nullopt for calls that no step holds.
 std::optional<CollectiveStep> CollectiveStepOf(const ir::Node& node);

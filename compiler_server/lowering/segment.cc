@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "compiler_server/lowering/collective_calls.h"
+#include "compiler_server/ir/collectives.h"
 #include "compiler_server/lowering/dims.h"
 #include "compiler_server/lowering/lower.h"
 #include "compiler_server/lowering/parts.h"
@@ -37,11 +37,11 @@ NodeKind SegmentPlan::KindOf(const Node& node) const {
 void SegmentPlan::FindCollectives() {
   std::vector<uint32_t> other_uses = graph_->CountUses();
   for (const Node* node : graph_->nodes()) {
-    if (!IsCollectiveWait(*node)) continue;
+    if (!ir::IsCollectiveWait(*node)) continue;
     for (const Value* operand : node->operands) --other_uses[operand->id];
   }
   for (const Node* node : graph_->nodes()) {
-    if (IsCollectiveWait(*node)) {
+    if (ir::IsCollectiveWait(*node)) {
       const bool after_steps =
           std::all_of(node->operands.begin(), node->operands.end(), [&](const Value* operand) {
             return operand->kind == ValueKind::kResult &&
@@ -145,7 +145,7 @@ int SegmentPlan::AssignStages(int first_level) {
     // Calls that draw random numbers must draw them in the order of the graph, and all ranks must
     // make collectives in the same order, though their graphs may differ otherwise.
     const bool draws = node->aten != nullptr && node->aten->draws_random;
-    const bool communicates = IsCollective(*node);
+    const bool communicates = ir::IsCollective(*node);
     Stage after = draws ? last_draw : Stage();
     if (communicates) after = std::max(after, last_collective);
     for (const Value* operand : node->operands) {

@@ -4,6 +4,7 @@
 #include <bit>
 #include <unordered_set>
 
+#include "compiler_server/ir/collectives.h"
 #include "compiler_server/ir/rewrite.h"
 
 namespace hpu::compiler {
@@ -68,17 +69,12 @@ class SameNode {
   }
 };
 
-// The other ranks wait for a collective, also where this one does not read its result.
-bool IsCollective(std::string_view target) {
-  return target.starts_with("_c10d_functional.") && !target.starts_with("_c10d_functional.wait_");
-}
-
 // Whether a call does something besides returning results: it advances the generator, other ranks
 // take part in it, or it is called for its effect alone (checks). Calls that write to tensors do
 // not reach the IR.
 bool HasEffects(const ir::Node& node) {
   return node.op == ir::OpKind::kAten &&
-         (node.results.empty() || node.aten->draws_random || IsCollective(node.aten->target));
+         (node.results.empty() || node.aten->draws_random || ir::IsCollective(node));
 }
 
 absl::Status MergeDuplicates(ir::Graph& graph) {

@@ -50,11 +50,7 @@ struct PlacedPacked {
 // In many short tasks it counts that the task's number is divided by constants. Code that
 // calculates with places of elements is better where LLVM knows their range.
 SizesAs SizesIn(const LoopKernel& loop) {
-  const auto uses_places = [](const LoopPass& pass) {
-    return std::ranges::any_of(pass.body.ops, [](const BodyOp& op) {
-      return op.op == Opcode::kLoad && op.access.operand.kind == Operand::Kind::kIota;
-    });
-  };
+  const auto uses_places = [](const LoopPass& pass) { return UsesIota(pass.body); };
   const bool short_tasks = loop.Grain() > kGrainOfShortTasks && loop.Tasks() > loop.Grain();
   return short_tasks || std::ranges::any_of(loop.passes, uses_places) ? SizesAs::kNumbers
                                                                       : SizesAs::kSymbols;

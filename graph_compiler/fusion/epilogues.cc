@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kLargestEpilogue = 120;  // ops
 
 bool CanJoinEpilogue(const Node& node) {
-  return node.IsMap() && !node.keep_apart && !node.overwrites && !node.UsesIota();
+  return node.IsMap() && !node.keep_apart && !node.overwrites && !UsesIota(node.body);
 }
 
 // Returns the epilogue's store of `value`, which also names the op whose value is stored.

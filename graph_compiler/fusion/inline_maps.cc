@@ -180,7 +180,7 @@ void TryInline(FusionState& state, uint32_t index, InlineScope scope) {
     const Node& node = state.node(reader);
     if (node.keep_apart || ReadsAsOperand(node, value)) return;
     if (!state.MayReadLater(index, reader)) return;
-    if (!node.Is<Loop>() && producer.UsesIota()) return;
+    if (!node.Is<Loop>() && UsesIota(producer.body)) return;
     fused.push_back(node);
     if (!InlineInto(producer, value, &fused.back())) return;
     if (scope == InlineScope::kAll && CutsRows(node, fused.back())) return;

@@ -99,7 +99,7 @@ class Walk {
     const uint32_t writer = state_.writers(value)[0];
     const Node& producer = state_.node(writer);
     if (!producer.IsMap() || producer.body.stores.size() != 1 || producer.overwrites ||
-        producer.UsesIota() || !state_.MayReadLater(writer, product_)) {
+        UsesIota(producer.body) || !state_.MayReadLater(writer, product_)) {
       return false;
     }
     const Store& store = producer.body.stores[0];

@@ -185,7 +185,7 @@ std::vector<ValueId> Node::Writes() const {
   return writes;
 }
 
-bool Node::UsesIota() const {
+bool UsesIota(const Body& body) {
   return std::any_of(body.ops.begin(), body.ops.end(), [](const BodyOp& op) {
     return op.op == Opcode::kLoad && op.access.operand.kind == Operand::Kind::kIota;
   });

@@ -210,10 +210,11 @@ struct Node {
   std::vector<ConstPort> Ports() const;
   std::vector<ValueId> Reads() const;  // without duplicates, in order of appearance
   std::vector<ValueId> Writes() const;
-  // Returns whether the body loads element numbers. Only loop kernels can do that: the loads of an
-  // epilogue are operands.
-  bool UsesIota() const;
 };
+
+// Returns whether a body loads element numbers. Only bodies of loop kernels can do that: the loads
+// of an epilogue are operands.
+bool UsesIota(const Body& body);
 
 struct LoopGraph {
   std::vector<Value> values;

@@ -36,18 +36,6 @@ py::object SetDynamo(const py::object& callback) {
   return py::module_::import("torch._C._dynamo.eval_frame").attr("set_eval_frame")(callback);
 }
 
-// While this object lives, Dynamo does not trace frames of this thread, which holds the GIL.
-class DynamoOff {
- public:
-  DynamoOff() : before_(SetDynamo(py::none())) {}
-  ~DynamoOff() { SetDynamo(before_); }
-  DynamoOff(const DynamoOff&) = delete;
-  DynamoOff& operator=(const DynamoOff&) = delete;
-
- private:
-  const py::object before_;
-};
-
 py::object NumberOf(const at::Tensor& wrapped) {
   if (wrapped.scalar_type() == at::kBool) return py::bool_(*wrapped.const_data_ptr<bool>());
   if (wrapped.scalar_type() == at::kLong) return py::int_(*wrapped.const_data_ptr<int64_t>());
@@ -94,12 +82,11 @@ py::object ToPython(const IValue& value, const c10::TypePtr& declared) {
 
 }  // namespace
 
-FrontEnd::FrontEnd() : dynamo_(SetDynamo(py::none())), state_(FreshState()) { in_front_end = true; }
+DynamoOff::DynamoOff() : before_(SetDynamo(py::none())) {}
+DynamoOff::~DynamoOff() { SetDynamo(before_); }
 
-FrontEnd::~FrontEnd() {
-  in_front_end = false;
-  SetDynamo(dynamo_);
-}
+FrontEnd::FrontEnd() : state_(FreshState()) { in_front_end = true; }
+FrontEnd::~FrontEnd() { in_front_end = false; }
 
 const py::object& FrontEnd::functions() {
   TORCH_CHECK(front_end != nullptr, "no front end has been set that captures calls");

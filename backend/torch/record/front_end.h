@@ -12,6 +12,18 @@
 
 namespace hpu::torch_backend {
 
+// While this object lives, Dynamo does not trace frames of this thread, which holds the GIL.
+class DynamoOff {
+ public:
+  DynamoOff();
+  ~DynamoOff();
+  DynamoOff(const DynamoOff&) = delete;
+  DynamoOff& operator=(const DynamoOff&) = delete;
+
+ private:
+  const pybind11::object before_;  // what traces Python frames of the caller's thread
+};
+
 // While this object lives, its thread holds the GIL and runs in the state of a thread in which
 // nobody has set anything: no mode, transform or autocast of the caller reaches the capture, and
 // Dynamo does not trace it.
@@ -53,7 +65,7 @@ class FrontEnd {
   static const pybind11::object& functions();
 
   const pybind11::gil_scoped_acquire gil_;
-  const pybind11::object dynamo_;  // what traces Python frames of the caller's thread
+  const DynamoOff dynamo_off_;
   const at::ThreadLocalStateGuard state_;
 };
 

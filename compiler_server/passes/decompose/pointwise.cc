@@ -275,18 +275,6 @@ void LogAddExp(Call& call) {
   const Expr gap = Where(x == y, 0.0, Abs(x - y));
   Give(call, Apply(OpKind::kMax, x, y) + Apply(OpKind::kLog1p, Exp(-gap)));
 }
-void NanToNum(Call& call) {
-  if (!IsFloat(call.dtype())) return call.Return(call.Tensor(kSelf));
-  if (ir::IsFloat8(call.dtype())) return call.Refuse("nan_to_num of ", DTypeName(call.dtype()));
-  const Expr x = Wide(call, kSelf);
-  // The type's own limits replace infinities.
-  const double largest = call.dtype() == DType::kF16    ? 65504
-                         : call.dtype() == DType::kBF16 ? 0x1.fep127
-                                                        : std::numeric_limits<float>::max();
-  Expr y = Where(Apply(OpKind::kIsnan, x), call.Float("nan", 0), x);
-  y = Where(x == kInfinity, call.Float("posinf", largest), y);
-  Give(call, Where(x == -kInfinity, call.Float("neginf", -largest), y));
-}
 
 constexpr HandlerRow kPointwiseRows[] = {
     {"aten.add.Scalar", AddTensor},
@@ -315,7 +303,6 @@ constexpr HandlerRow kPointwiseRows[] = {
     {"aten.logaddexp.default", LogAddExp},
     {"aten.masked_fill.Scalar", MaskedFill},
     {"aten.masked_fill.Tensor", MaskedFill},
-    {"aten.nan_to_num.default", NanToNum},
     {"aten.ne.Scalar", NotEqual},
     {"aten.ne.Tensor", NotEqual},
     {"aten.pow.Tensor_Scalar", PowScalar},

@@ -116,6 +116,19 @@ void LogAddExp2(Call& call) {
   Give(call, Apply(OpKind::kMax, x, y) + rest);
 }
 
+void NanToNum(Call& call) {
+  if (!IsFloat(call.dtype())) return call.Return(call.Tensor(kSelf));
+  if (ir::IsFloat8(call.dtype())) return call.Refuse("nan_to_num of ", DTypeName(call.dtype()));
+  const Expr x = Wide(call, kSelf);
+  // The type's own limits replace infinities.
+  const double largest = call.dtype() == DType::kF16    ? 65504
+                         : call.dtype() == DType::kBF16 ? 0x1.fep127
+                                                        : std::numeric_limits<float>::max();
+  Expr y = Where(Apply(OpKind::kIsnan, x), call.Float("nan", 0), x);
+  y = Where(x == kInfinity, call.Float("posinf", largest), y);
+  Give(call, Where(x == -kInfinity, call.Float("neginf", -largest), y));
+}
+
 constexpr HandlerRow kPointwiseSpecialRows[] = {
     {"aten.__lshift__.Scalar", ShiftLeft},
     {"aten.__lshift__.Tensor", ShiftLeft},
@@ -139,6 +152,7 @@ constexpr HandlerRow kPointwiseSpecialRows[] = {
     {"aten.isposinf.default", IsPositiveInfinity},
     {"aten.ldexp.Tensor", LoadExponent},
     {"aten.logaddexp2.default", LogAddExp2},
+    {"aten.nan_to_num.default", NanToNum},
     {"aten.rad2deg.default", RadiansToDegrees},
     {"aten.round.decimals", RoundDecimals},
     {"aten.special_entr.default", Entropy},

@@ -1,5 +1,6 @@
-"""What backend/torch/record/ asks: for the programs of eager calls and of recordings, for the
-results of recorded calls, and for recurrent layers as calls that can be recorded."""
+"""The Python functions that backend/torch/record/ calls. They make the programs of eager calls and
+of recordings, describe the results of recorded calls, and run recurrent layers as calls that can be
+recorded."""
 
 from __future__ import annotations
 

@@ -190,46 +190,6 @@ class _Layer(torch.autograd.Function):
         return None, None, None, *found
 
 
-def _layers(
-    kind: str,
-    input: torch.Tensor,
-    hx: Any,
-    params: Tensors,
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> tuple[torch.Tensor, ...]:
-    """Computes torch.lstm and its like."""
-    given = hx if kind == "lstm" else [hx]
-    if torch.is_autocast_enabled("hpu"):
-        dtype = torch.get_autocast_dtype("hpu")
-        params = [p.to(dtype) for p in params]
-        if kind == "lstm":  # its steps multiply the state, which autocast does in this type
-            given = [s.to(dtype) for s in given]
-    directions = 2 if bidirectional else 1
-    each = len(params) // (num_layers * directions)
-    states = [s.unbind(0) for s in given]
-    x = input.transpose(0, 1) if batch_first else input
-    finals: list[Any] = []
-    for layer in range(num_layers):
-        outputs = []
-        for direction in range(directions):
-            k = layer * directions + direction
-            weights = params[k * each : (k + 1) * each]
-            tensors = (x.to(weights[0].dtype), *(s[k] for s in states), *weights)
-            output, *final = _Layer.apply(kind, len(states), direction == 1, *tensors)
-            outputs.append(output)
-            finals.append(final)
-        x = outputs[0] if directions == 1 else torch.cat(outputs, 2)
-        if train and dropout > 0 and layer + 1 < num_layers:
-            x = torch.dropout(x, dropout, True)
-    y = x.transpose(0, 1) if batch_first else x
-    return y, *(torch.stack(final) for final in zip(*finals, strict=True))
-
-
 def _is_ours(
     input: torch.Tensor, hx: Any, params: Tensors, count: int, dropout: float, train: bool
 ) -> bool:
@@ -271,11 +231,33 @@ def layers(
 ) -> tuple[torch.Tensor, ...] | None:
     """Computes torch.lstm and its like by calls of whole layers. Returns None for calls that
     PyTorch should compose, or reject with its own error."""
-    count = num_layers * (2 if bidirectional else 1)
-    if not _is_ours(input, hx, params, count, dropout, train):
+    directions = 2 if bidirectional else 1
+    if not _is_ours(input, hx, params, num_layers * directions, dropout, train):
         return None
-    more = (num_layers, dropout, train, bidirectional, batch_first)
-    return _layers(kind, input, hx, params, has_biases, *more)
+    given = hx if kind == "lstm" else [hx]
+    if torch.is_autocast_enabled("hpu"):
+        dtype = torch.get_autocast_dtype("hpu")
+        params = [p.to(dtype) for p in params]
+        if kind == "lstm":  # its steps multiply the state, which autocast does in this type
+            given = [s.to(dtype) for s in given]
+    each = len(params) // (num_layers * directions)
+    states = [s.unbind(0) for s in given]
+    x = input.transpose(0, 1) if batch_first else input
+    finals: list[Any] = []
+    for layer in range(num_layers):
+        outputs = []
+        for direction in range(directions):
+            k = layer * directions + direction
+            weights = params[k * each : (k + 1) * each]
+            tensors = (x.to(weights[0].dtype), *(s[k] for s in states), *weights)
+            output, *final = _Layer.apply(kind, len(states), direction == 1, *tensors)
+            outputs.append(output)
+            finals.append(final)
+        x = outputs[0] if directions == 1 else torch.cat(outputs, 2)
+        if train and dropout > 0 and layer + 1 < num_layers:
+            x = torch.dropout(x, dropout, True)
+    y = x.transpose(0, 1) if batch_first else x
+    return y, *(torch.stack(final) for final in zip(*finals, strict=True))
 
 
 # In lazy mode and in HPU graphs the two are recorded.
