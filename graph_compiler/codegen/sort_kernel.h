@@ -26,8 +26,8 @@ struct SortKernel {
 
 SortKernel MakeSortKernel(const Node& node);
 
-// Emits a bottom-up merge sort of integer keys that order as the elements do (NaN is the greatest;
-// equal elements keep their order).
+// Emits a sort in which NaN is the greatest and equal elements keep their order. A few of many are
+// selected, short rows are merged, and long rows are sorted by the digits of their keys.
 void EmitSortKernel(KernelModule& module, const SortKernel& kernel);
 
 }  // namespace hpu::graph_compiler

@@ -28,8 +28,8 @@ constexpr uint64_t kGrainOfShortTasks = 128;
 // There is one module per distinct kernel, so that modules compile in parallel and the bytes do not
 // depend on how many do.
 struct CodeUnit {
-  CodeUnit(const TargetInfo& target, SizesAs sizes_as)
-      : module(target), contractions(module), sizes_as(sizes_as) {}
+  CodeUnit(const TargetInfo& target, SizesAs sizes)
+      : module(target), contractions(module), sizes_as(sizes) {}
   KernelModule module;
   ContractionEmitter contractions;
   SizesAs sizes_as;

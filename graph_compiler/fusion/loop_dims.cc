@@ -159,6 +159,12 @@ class DimOrder {
     size_t vector = domain_.size();
     if (!has_columns || kernel_.serial) {
       if (num_rows > 0) vector = BestDim(0, num_rows);
+      // Lanes of rows that lie far apart would read and write a line of memory each, so a row whose
+      // elements are neighbours is walked alone.
+      if (num_rows > 0 && has_columns &&
+          UnitStrideScore(BestDim(num_rows, domain_.size())) > UnitStrideScore(vector)) {
+        vector = domain_.size();
+      }
     } else {
       vector = BestDim(0, domain_.size());
       // Ties, and rows too short for vectors, go to the columns.

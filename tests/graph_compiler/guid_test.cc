@@ -1,4 +1,4 @@
-// Compares reductions, sorting, movement and indexing with a plain reference, at every ISA level.
+// Compares reductions, movement and indexing with a plain reference, at every ISA level.
 #include <numeric>
 
 #include "tests/graph_compiler/graph_runner.h"
@@ -131,24 +131,6 @@ TEST_P(GuidTest, RunningExtremaTakeTheLastOfEqualElementsAndNan) {
   }
 }
 
-TEST_P(GuidTest, TopKIsSortedAndStable) {
-  GraphBuilder b;
-  const uint32_t x = b.Persistent({7, 2});
-  const uint32_t values = b.Persistent({3, 2});
-  const uint32_t indices = b.Persistent({3, 2}, syn_type_int32);
-  const uint32_t low = b.Persistent({3, 2});
-  const uint32_t low_indices = b.Persistent({3, 2}, syn_type_int64);
-  b.Node("topk", {x}, {values, indices}, synBeamParams{3, 0, 0, 0, 0});
-  b.Node("topk", {x}, {low, low_indices}, synBeamParams{3, 0, 1, 0, 0});
-  GraphRun run(b.graph);
-  run.Set<float>(x, {1, 3, -2, 3, 0, 2, 1, -1, NAN, -5, 7, -1, -0.0f, 0});
-  RunOrFail(run);
-  EXPECT_EQ(run.Get<int32_t>(indices), (std::vector<int32_t>{1, 3, 5, 1, 3, 5}));
-  EXPECT_EQ(run.Get<int64_t>(low_indices), (std::vector<int64_t>{2, 4, 0, 2, 0, 4}));
-  EXPECT_EQ(run.Get<float>(low)[0], -2);
-  EXPECT_EQ(run.Get<float>(values)[2], 2);
-}
-
 // Blocks of both sides are transposed in registers, and the remainder element by element. The bits
 // are numbers of any kind (of 4 bytes signalling NaN among them).
 TEST_P(GuidTest, TransposesOfAnySize) {
@@ -187,45 +169,6 @@ TEST_P(GuidTest, TransposesOfAnySize) {
         check(uint16_t{});
       } else {
         check(uint32_t{});
-      }
-    }
-  }
-}
-
-// A few of many elements are selected without sorting all.
-TEST_P(GuidTest, TopKOfLongRows) {
-  constexpr uint64_t kRow = 300, kRows = 3;
-  for (const uint64_t k : {1u, 2u, 10u, 64u, 74u, 80u}) {
-    for (const bool largest : {true, false}) {
-      GraphBuilder b;
-      const uint32_t x = b.Persistent({kRow, kRows});
-      const uint32_t values = b.Persistent({k, kRows});
-      const uint32_t indices = b.Persistent({k, kRows}, syn_type_int32);
-      b.Node(
-          "topk", {x}, {values, indices},
-          synBeamParams{static_cast<unsigned>(k), 0, static_cast<uint8_t>(largest ? 0 : 1), 0, 0});
-      GraphRun run(b.graph);
-      std::vector<float> xs(kRow * kRows);
-      for (size_t i = 0; i < kRow; ++i) {
-        xs[i] = static_cast<float>(i * 7919 % 41);         // ties
-        xs[kRow + i] = static_cast<float>(i);              // every element is larger than the last
-        xs[2 * kRow + i] = -static_cast<float>(i) * 0.5f;  // and smaller
-      }
-      run.Set(x, xs);
-      RunOrFail(run);
-      const auto got = run.Get<int32_t>(indices);
-      const auto got_values = run.Get<float>(values);
-      for (size_t row = 0; row < kRows; ++row) {
-        const float* const row_values = xs.data() + row * kRow;
-        std::vector<int32_t> order(kRow);
-        std::iota(order.begin(), order.end(), 0);
-        std::stable_sort(order.begin(), order.end(), [&](int32_t i, int32_t j) {
-          return largest ? row_values[i] > row_values[j] : row_values[i] < row_values[j];
-        });
-        for (size_t i = 0; i < k; ++i) {
-          ASSERT_EQ(got[row * k + i], order[i]) << "k " << k << " row " << row << " at " << i;
-          ASSERT_EQ(got_values[row * k + i], row_values[order[i]]);
-        }
       }
     }
   }

@@ -1,6 +1,7 @@
 #include "backend/torch/record/call_table.h"
 
 #include <atomic>
+#include <string_view>
 #include <utility>
 
 namespace hpu::torch_backend {
@@ -11,10 +12,21 @@ namespace {
 constexpr int64_t kElementsOfACompilation = 8'000'000;
 constexpr int64_t kElementsOfACall = 1'000;
 
-int64_t WorkOf(const CallSignature& call) {
-  int64_t elements = kElementsOfACall;
-  for (const at::Tensor* tensor : call.tensors()) elements += tensor->numel();
-  return elements;
+struct WorkRow {
+  std::string_view op;
+  int64_t per_element;
+};
+// Operators whose CPU kernels order elements take many times as long for each of them.
+constexpr WorkRow kWorkRows[] = {
+    {"aten::_unique2", 64},  {"aten::kthvalue", 16},     {"aten::median", 16}, {"aten::mode", 32},
+    {"aten::nanmedian", 16}, {"aten::searchsorted", 32}, {"aten::sort", 64},   {"aten::topk", 16},
+};
+
+int64_t WorkPerElement(std::string_view op) {
+  for (const WorkRow& row : kWorkRows) {
+    if (row.op == op) return row.per_element;
+  }
+  return 1;
 }
 
 std::atomic<uint64_t> present_epoch{0};
@@ -28,6 +40,14 @@ void CallTable::FollowEpoch() {
   if (epoch_ == present) return;
   epoch_ = present;
   entries_.clear();
+}
+
+CallTable::CallTable(std::string_view op) : work_per_element_(WorkPerElement(op)) {}
+
+int64_t CallTable::WorkOf(const CallSignature& call) const {
+  int64_t elements = 0;
+  for (const at::Tensor* tensor : call.tensors()) elements += tensor->numel();
+  return kElementsOfACall + work_per_element_ * elements;
 }
 
 CallTable::Found CallTable::Find(const CallSignature& call) {

@@ -82,6 +82,7 @@ OpKernel::OpKernel(const c10::FunctionSchema& schema, std::optional<OwnKernel> o
       in_recipes_(in_recipes),
       check_numbers_(NumberCheckOf(schema)),
       check_indices_(IndexCheck::Of(schema)),
+      table_(schema.name()),
       rules_(schema) {}
 
 void OpKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
