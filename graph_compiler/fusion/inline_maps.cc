@@ -159,10 +159,11 @@ bool IsWorthwhile(FusionState& state, const Node& producer, const std::vector<ui
         (!ReadsReduction(state, producer) || DiffersAlongRows(node, value))) {
       return false;
     }
-    // In a product's epilogue or a serial loop nothing is hoisted out of the element loop.
+    // In a product's epilogue nothing is hoisted out of the element loop, and in a serial loop only
+    // what an element has for itself is worth a place there.
     const bool few = NumElements(node.domain) <= kFewElements;
     if (grows && cost > (few ? kBroadcastCost : 0) && !node.Is<Loop>()) return false;
-    if (node.Is<Loop>() && node.loop().serial > 0 && cost > kCheapCost) return false;
+    if (grows && node.Is<Loop>() && node.loop().serial > 0 && cost > kCheapCost) return false;
   }
   return true;
 }

@@ -16,6 +16,8 @@ constexpr int64_t kSmallestVectorRow = 4;  // rows shorter than this are not vec
 // touches a page per line. With more lanes it takes several lines, if enough tasks are left and the
 // sums stay in registers throughout.
 constexpr int64_t kMostRowLanes = 64;
+// Serial loops, such as those of scatters, keep no sums in registers.
+constexpr int64_t kMostSerialLanes = 256;
 constexpr int64_t kFewestWideTasks = 8;
 constexpr int64_t kShortBody = 32;
 constexpr size_t kFewSums = 2;
@@ -249,7 +251,8 @@ class DimOrder {
     int64_t lanes = kRowLanes;
     if (cost > kShortBody || sums > kFewSums) return lanes;
     const int64_t rows = NumElements(kernel_.outer) * kernel_.vector;
-    while (lanes < kMostRowLanes && kernel_.vector % (lanes * 2) == 0 &&
+    const int64_t most = kernel_.serial ? kMostSerialLanes : kMostRowLanes;
+    while (lanes < most && kernel_.vector % (lanes * 2) == 0 &&
            rows / (lanes * 2) >= kFewestWideTasks) {
       lanes *= 2;
     }

@@ -3,6 +3,7 @@
 
 #include "compiler_server/passes/decompose/expression.h"
 #include "compiler_server/passes/decompose/indexing.h"
+#include "compiler_server/passes/decompose/selection.h"
 
 namespace hpu::compiler {
 namespace {
@@ -14,7 +15,44 @@ struct Bags {
   Value* bag = nullptr;    // [N]: the bag that each index is in
   Expr weight;             // [N, 1]: the weight of each row in its bag, 0 for padding
   Expr size;               // [bags]: number of rows in each bag, without padding
+  int64_t each = 0;        // indices in each bag, if it is known to be the same for all
 };
+
+// Returns how many of `count` indices each of the bags has where their offsets are a range, as they
+// are for indices with two dimensions, and 0 if that is not known.
+int64_t IndicesOfEach(const Value* offsets, int64_t bags, int64_t count) {
+  const ir::Node* range = offsets->producer;
+  while (range != nullptr && range->op == OpKind::kCast) range = range->operands[0]->producer;
+  if (range == nullptr || range->op != OpKind::kIota || count % bags != 0) return 0;
+  const bool is_equal = offsets->type.elements() == bags && range->Float(AttrKey::kStart) == 0 &&
+                        range->Float(AttrKey::kStep) == static_cast<double>(count / bags);
+  return is_equal ? count / bags : 0;
+}
+
+// Returns x, which has a row for each bag, with a row for each index.
+Expr RowOfEachIndex(Call& call, const Bags& bags, Expr x) {
+  if (bags.each == 0) return {&call, call.b.Gather(x.value, bags.bag, 0)};
+  Dims sizes = x.sizes();
+  sizes.insert(sizes.begin() + 1, 1);
+  x = Reshape(x, sizes);
+  sizes[1] = bags.each;
+  x = Expand(x, sizes);
+  sizes.erase(sizes.begin());
+  sizes[0] = bags.index->type.elements();
+  return Reshape(x, sizes);
+}
+
+// Returns the sums over the bags of x, which has a row for each index.
+Expr SumOfEachBag(Call& call, const Bags& bags, Expr x, int64_t count) {
+  Dims sizes = x.sizes();
+  sizes[0] = count;
+  if (bags.each == 0) {
+    Value* zeros = call.b.Full(0, DType::kF32, sizes);
+    return {&call, AddRows(call, zeros, 0, bags.bag, x.value)};
+  }
+  sizes.insert(sizes.begin() + 1, bags.each);
+  return Sum(Reshape(x, sizes), {1}, false);
+}
 
 // The bag of an index is the number of offsets that are not larger than its place, less one.
 Bags ReadBags(Call& call, int64_t bags) {
@@ -29,10 +67,14 @@ Bags ReadBags(Call& call, int64_t bags) {
   if (call.refused()) return result;
   const int64_t count = index->type.elements();
   const Expr starts{&call, call.b.Slice(call.b.Cast(offsets, DType::kI32), 0, 0, bags)};
-  const Expr places{&call, call.b.Reshape(call.b.Iota(0, 1, DType::kI32, count), {count, 1})};
-  const Expr before = Sum(Cast(starts <= places, DType::kI32), {1}, false);
+  const Expr places{&call, call.b.Iota(0, 1, DType::kI32, count)};
   result.index = index;
-  result.bag = (before - 1.0).value;
+  result.each = IndicesOfEach(offsets, bags, count);
+  if (result.each > 0) {
+    result.bag = RowOfEachIndex(call, result, Positions(call, bags, DType::kI32)).value;
+  } else {
+    result.bag = (EdgesBefore(starts, places, /*right=*/true) - 1.0).value;
+  }
   Expr counts{&call, call.b.Full(1, DType::kF32, {count, 1})};
   const int64_t padding = call.Int("padding_idx");
   if (padding >= 0) {
@@ -40,11 +82,10 @@ Bags ReadBags(Call& call, int64_t bags) {
     counts =
         Reshape(Where(padded, 0.0, Expr{&call, call.b.Full(1, DType::kF32, {count})}), {count, 1});
   }
-  Value* none = call.b.Full(0, DType::kF32, {bags});
-  result.size = {&call, AddAt(call, none, 0, result.bag, Reshape(counts, {count}).value)};
+  result.size = SumOfEachBag(call, result, Reshape(counts, {count}), bags);
   result.weight = counts;
   if (mode == kMean) {
-    const Expr size{&call, call.b.Gather(result.size.value, result.bag, 0)};
+    const Expr size = RowOfEachIndex(call, result, result.size);
     result.weight = result.weight / Reshape(Max(size, 1), {count, 1});
   }
   if (Value* each = call.OptionalTensor("per_sample_weights")) {
@@ -98,8 +139,7 @@ void EmbeddingBag(Call& call) {
     results = {Declared(call, 0, maxima.value)};
   } else {
     const Expr rows = In(call, call.b.Gather(call.Tensor("weight"), bags.index, 0)) * bags.weight;
-    Value* zeros = call.b.Full(0, DType::kF32, call.type().sizes);
-    results = {Declared(call, 0, {&call, AddRows(call, zeros, 0, bags.bag, rows.value)})};
+    results = {Declared(call, 0, SumOfEachBag(call, bags, rows, call.type().sizes[0]))};
   }
   const int64_t bag_count = bags.size.sizes()[0];
   const bool has_end = call.type(2).sizes == Dims{bag_count + 1};  // true with a last offset
@@ -142,7 +182,7 @@ void EmbeddingBagBackward(Call& call) {
   }
   const Bags bags = ReadBags(call, grad->type.sizes[0]);
   if (call.refused()) return;
-  const Expr rows = In(call, call.b.Gather(grad, bags.bag, 0)) * bags.weight;
+  const Expr rows = RowOfEachIndex(call, bags, In(call, grad)) * bags.weight;
   Give(call, {&call, AddRows(call, zeros, 0, bags.index, rows.value)});
 }
 
