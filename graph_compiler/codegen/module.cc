@@ -62,7 +62,8 @@ void InitialiseLlvmOnce() {
   });
 }
 
-std::unique_ptr<llvm::TargetMachine> MakeTargetMachine(const TargetInfo& target) {
+std::unique_ptr<llvm::TargetMachine> MakeTargetMachine(const TargetInfo& target,
+                                                       llvm::Reloc::Model relocations) {
   InitialiseLlvmOnce();
   std::string error;
   const llvm::Target* backend = llvm::TargetRegistry::lookupTarget(kTriple, error);
@@ -71,7 +72,7 @@ std::unique_ptr<llvm::TargetMachine> MakeTargetMachine(const TargetInfo& target)
   // The emitters ask for contraction by llvm.fma and fmuladd; the backend never chooses it.
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
   return std::unique_ptr<llvm::TargetMachine>(
-      backend->createTargetMachine(kTriple, target.cpu, target.features, options, llvm::Reloc::PIC_,
+      backend->createTargetMachine(kTriple, target.cpu, target.features, options, relocations,
                                    llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
 }
 
@@ -127,8 +128,13 @@ Digest DigestOf(const llvm::Module& module) {
   return Sha256({reinterpret_cast<const uint8_t*>(bitcode.data()), bitcode.size()});
 }
 
-absl::StatusOr<ObjectCache::Object> Generate(llvm::Module& module, const TargetInfo& target) {
-  const auto machine = MakeTargetMachine(target);
+// In position-independent code a symbol is no displacement of an address, so that each size would
+// need a register. Code with sizes is generated for one position therefore; the layout refuses what
+// would be right there alone.
+absl::StatusOr<ObjectCache::Object> Generate(llvm::Module& module, const TargetInfo& target,
+                                             bool has_sizes) {
+  const auto machine =
+      MakeTargetMachine(target, has_sizes ? llvm::Reloc::Static : llvm::Reloc::PIC_);
   if (machine == nullptr) return Internal("LLVM has no X86 target");
   Optimise(module, *machine);
   for (llvm::Function* function : AddMemoryFunctions(module)) SetTargetAttributes(target, function);
@@ -151,7 +157,7 @@ absl::StatusOr<KernelModule::Image> MakeImage(llvm::Module& module, const Target
   ObjectCache& cache = ObjectCache::OfProcess();
   ObjectCache::Object object = cache.Find(code);
   if (object == nullptr) {
-    ASSIGN_OR_RETURN(object, Generate(module, target));
+    ASSIGN_OR_RETURN(object, Generate(module, target, !sizes.empty()));
     cache.Keep(code, object);
   }
   return LayOutObject(*object, kernels, sizes);
@@ -160,7 +166,7 @@ absl::StatusOr<KernelModule::Image> MakeImage(llvm::Module& module, const Target
 // Returns where x86-64 places things, which does not depend on the ISA level.
 const std::string& Layout() {
   static const auto* layout = [] {
-    const auto machine = MakeTargetMachine(TargetInfoFor(IsaLevel::kV2));
+    const auto machine = MakeTargetMachine(TargetInfoFor(IsaLevel::kV2), llvm::Reloc::PIC_);
     return new std::string(
         machine == nullptr ? "" : machine->createDataLayout().getStringRepresentation());
   }();

@@ -112,38 +112,18 @@ class Layout {
     return absl::OkStatus();
   }
 
-  // LLVM takes the sum of a size and a constant by `lea reg, [rip + size + constant]`, which is
-  // right at one address of the image alone. `mov reg, size + constant` is as long.
-  absl::Status LeaToMov(uint64_t displacement) {
-    if (displacement >= 3) {
-      uint8_t* const rex = code_.data() + displacement - 3;
-      uint8_t& opcode = rex[1];
-      uint8_t& operands = rex[2];
-      if ((*rex & 0xfb) == 0x48 && opcode == 0x8d && (operands & 0xc7) == 0x05) {
-        *rex = *rex == 0x4c ? 0x49 : 0x48;  // the register is the other operand of a mov
-        opcode = 0xc7;
-        operands = static_cast<uint8_t>(0xc0 | (operands >> 3 & 7));
-        return absl::OkStatus();
-      }
-    }
-    return Internal("generated code has a PC-relative relocation to a size outside of a lea");
-  }
-
   absl::Status ApplySize(const llvm::object::ELFRelocationRef& relocation, uint64_t section_offset,
                          size_t number) {
     if (number >= sizes_.size()) return Internal("generated code needs size ", number);
     auto addend = relocation.getAddend();
     if (!addend) return FromLlvm(addend.takeError(), "relocation addend");
-    int64_t value = int64_t{sizes_[number]} + *addend;
+    const int64_t value = int64_t{sizes_[number]} + *addend;
     const uint64_t place = section_offset + relocation.getOffset();
     const uint64_t type = relocation.getType();
     const bool is_wide = type == llvm::ELF::R_X86_64_64;
     const size_t bytes = is_wide ? sizeof(int64_t) : sizeof(int32_t);
     if (place + bytes > code_.size()) return Internal("relocation outside its section");
-    if (type == llvm::ELF::R_X86_64_PC32) {
-      value += 4;  // PC-relative displacements count from their end
-      RETURN_IF_ERROR(LeaToMov(place));
-    } else if (!is_wide && type != llvm::ELF::R_X86_64_32 && type != llvm::ELF::R_X86_64_32S) {
+    if (!is_wide && type != llvm::ELF::R_X86_64_32 && type != llvm::ELF::R_X86_64_32S) {
       return Internal("generated code has a relocation of type ", type, " to a size");
     }
     const int64_t least = type == llvm::ELF::R_X86_64_32 ? 0 : std::numeric_limits<int32_t>::min();

@@ -281,7 +281,7 @@ class RecipeEmitter {
     };
     bool is_new = false;
     const size_t unit =
-        UnitFor("mme\n" + ContractionStructure(loops_, node, home), SizesAs::kNumbers, &is_new);
+        UnitFor("mme\n" + ContractionStructure(loops_, node, home), SizesAs::kSymbols, &is_new);
     auto emitted = Contract(*units_[unit], node, home);
     if (!emitted.ok()) return Annotate(emitted.status(), "node '" + node.name + "'");
     extra_bytes_[k] = emitted->workspace_bytes;

@@ -3,6 +3,7 @@
 
 #include <llvm/Support/raw_ostream.h>
 
+#include "graph_compiler/codegen/ir_loops.h"
 #include "graph_compiler/codegen/object_cache.h"
 #include "tests/graph_compiler/kernel_runner.h"
 
@@ -77,6 +78,18 @@ const Case kCases[] = {
        Store(b, f, b.CreateAdd(product, task));
      },
      [](int64_t given, int64_t size) { return given * size + 5; }},
+    {"difference",
+     [](Builder& b, const KernelFrame& f, Value*, int64_t size) {
+       Store(b, f, b.CreateAdd(Given(b, f), b.getInt64(-size)));
+     },
+     [](int64_t given, int64_t size) { return given - size; }},
+    {"displacement",
+     [](Builder& b, const KernelFrame& f, Value*, int64_t size) {
+       Value* address = b.CreateIntToPtr(Given(b, f), b.getPtrTy());
+       address = b.CreateConstGEP1_64(b.getInt8Ty(), address, static_cast<uint64_t>(size));
+       Store(b, f, b.CreatePtrToInt(address, b.getInt64Ty()));
+     },
+     [](int64_t given, int64_t size) { return given + size; }},
     {"quotient",
      [](Builder& b, const KernelFrame& f, Value*, int64_t size) {
        Store(b, f, b.CreateUDiv(b.CreateAdd(Given(b, f), b.getInt64(3)), b.getInt64(size)));
@@ -115,20 +128,21 @@ const Case kCases[] = {
 };
 
 INSTANTIATE_TEST_SUITE_P(Instructions, SizeSymbolsTest, testing::ValuesIn(kCases),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& test) { return std::string(test.param.name); });
 
 TEST(SizeSymbolsLimitTest, CodeThatHasNoPlaceForASizeHasTheNumber) {
-  // LLVM compares with the sum of the size and 16, which must fit into 32 bits.
+  // The displacement is the sum of the size and 16, which must fit into 32 bits.
   const Emit emit = [](Builder& b, const KernelFrame& f, Value*, int64_t size) {
-    Value* less = b.CreateICmpSLT(b.CreateNSWAdd(Given(b, f), b.getInt64(-16)), b.getInt64(size));
-    Store(b, f, b.CreateZExt(less, b.getInt64Ty()));
+    Value* address = b.CreateIntToPtr(Given(b, f), b.getPtrTy());
+    address = b.CreateConstGEP1_64(b.getInt8Ty(), address, static_cast<uint64_t>(size));
+    address = b.CreateConstGEP1_64(b.getInt8Ty(), address, 16);
+    Store(b, f, b.CreatePtrToInt(address, b.getInt64Ty()));
   };
   const uint64_t before = Missing();
   for (const int64_t size : {int64_t{1500}, (int64_t{1} << 31) - 5}) {
     const auto image = Make(emit, size);
     ASSERT_TRUE(image.ok()) << image.status();
-    EXPECT_EQ(ResultOf(*image, size + 15), 1);
-    EXPECT_EQ(ResultOf(*image, size + 16), 0);
+    EXPECT_EQ(ResultOf(*image, 1000), 1016 + size);
   }
   EXPECT_EQ(Missing() - before, 2u);
 }
@@ -137,13 +151,33 @@ TEST(SizeSymbolsLimitTest, NumbersThatAreNoSizesStay) {
   KernelModule module(TargetInfoFor(IsaLevel::kV3));
   module.AddKernel("k", [&](Builder& b, const KernelFrame& frame, Value* task) {
     Value* given = Given(b, frame);
-    Value* sum = b.CreateAdd(given, b.getInt64(48));             // a lane's offset
-    sum = b.CreateAdd(sum, b.CreateMul(given, b.getInt64(64)));  // a shift
-    sum = b.CreateAdd(sum, b.CreateAnd(given, b.getInt64(1001)));
-    sum = b.CreateAdd(sum, b.CreateMul(given, b.getInt64(int64_t{1} << 31 | 1)));
-    Store(b, frame, b.CreateAdd(sum, task));
+    EmitFor(b, b.getInt64(0), given, b.getInt64(1), [&](Value* i) {
+      Value* sum = b.CreateAdd(i, b.getInt64(48));             // a lane's offset
+      sum = b.CreateAdd(sum, b.CreateMul(i, b.getInt64(64)));  // a shift
+      sum = b.CreateAdd(sum, b.CreateAnd(i, b.getInt64(1001)));
+      sum = b.CreateAdd(sum, b.CreateMul(i, b.getInt64(int64_t{1} << 31 | 1)));
+      Store(b, frame, b.CreateAdd(sum, task));
+    });
   });
   EXPECT_TRUE(TakeSizes(module.llvm_module()).empty());
+}
+
+TEST(SizeSymbolsLimitTest, NumbersThatAreEqualByChanceAreTwo) {
+  const auto make = [](int64_t factor, int64_t limit) {
+    const Emit emit = [=](Builder& b, const KernelFrame& f, Value*, int64_t) {
+      Value* product = b.CreateMul(Given(b, f), b.getInt64(factor));
+      Value* least = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, Given(b, f), b.getInt64(limit));
+      Store(b, f, b.CreateSub(product, least));
+    };
+    return Make(emit, 0);
+  };
+  const uint64_t before = Missing();
+  for (const auto& [factor, limit] : std::vector<std::pair<int, int>>{{512, 512}, {8, 900}}) {
+    const auto image = make(factor, limit);
+    ASSERT_TRUE(image.ok()) << image.status();
+    EXPECT_EQ(ResultOf(*image, 1000), 1000 * factor - limit);
+  }
+  EXPECT_EQ(Missing() - before, 1u);
 }
 
 TEST(SizeSymbolsLimitTest, SizesCanBePutBack) {

@@ -133,7 +133,7 @@ ConvPlan PlanTiledConv(const TargetInfo& target, const ConvSpec& spec, bool pair
   }
   ConvPlan plan = CutConv(target, spec, ChoosePanelVectors(target, group_out));
   const int max_rows = std::min(kMaxPixelRows, MaxTileRows(target, plan.vectors));
-  plan.tiles = ChooseRowTiles(plan.pixels(), max_rows, plan.vectors);
+  plan.tiles = ChooseRowTiles(plan.pixels(), max_rows);
   return plan;
 }
 
@@ -196,7 +196,7 @@ ConvPlan PlanDepthwiseConv(const TargetInfo& target, const ConvSpec& spec) {
   plan.tiles_of_rows =
       plan.lane_group == 1 && spec.kernel_w <= kMostUnrolledTaps && spec.out_w % plan.tile_w == 0;
   if (!plan.tiles_of_rows) {
-    plan.tiles = ChooseRowTiles(plan.pixels(), kDepthwiseRows, plan.vectors);
+    plan.tiles = ChooseRowTiles(plan.pixels(), kDepthwiseRows);
     return plan;
   }
   // Sums, a row of the kernel and a column of the image are in registers where there are enough of
@@ -204,8 +204,7 @@ ConvPlan PlanDepthwiseConv(const TargetInfo& target, const ConvSpec& spec) {
   const auto taps = static_cast<int>(plan.column_pairs ? CeilDiv(spec.kernel_w, 2) : spec.kernel_w);
   const int columns = plan.column_pairs ? kPairTemporaries : plan.vectors;
   const int rows = (target.vector_registers - taps * plan.vectors - columns) / plan.vectors;
-  plan.tiles = ChooseRowTiles(plan.tile_w, std::clamp(rows, kDepthwiseRows, kMostDepthwiseRows),
-                              plan.vectors);
+  plan.tiles = ChooseRowTiles(plan.tile_w, std::clamp(rows, kDepthwiseRows, kMostDepthwiseRows));
   return plan;
 }
 

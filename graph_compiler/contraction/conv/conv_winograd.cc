@@ -323,7 +323,7 @@ std::optional<WinogradPlan> PlanWinogradConv(const TargetInfo& target, const Con
   block.tile_w = tiles_w * kOutputs;
   plan.tiles = tiles_h * tiles_w;
   if (plan.tiles < kFewestTiles) return std::nullopt;
-  block.tiles = ChooseRowTiles(plan.tiles, MaxTileRows(target, block.vectors), block.vectors);
+  block.tiles = ChooseRowTiles(plan.tiles, MaxTileRows(target, block.vectors));
 
   plan.blocks = spec.batch * block.blocks_h * block.blocks_w;
   plan.block_groups = CeilDiv(plan.blocks, CeilDiv(kWinogradTilesPerTask, plan.tiles));

@@ -247,7 +247,7 @@ class GroupedTiles {
     b_ = ColumnsOfPanel(frame_.Operand(e_.b, kFirstMatrix), panel);
     Value* steps = e_.Sub(range_.end, range_.begin);
     const TileB b = PanelRows(range_.begin, steps);
-    const RowTiles tiles = ChooseRowTiles(gemm_.m, most_rows_, gemm_.vectors);
+    const RowTiles tiles = ChooseRowTiles(gemm_.m, most_rows_);
     const int64_t main_end = tiles.main_rows * tiles.main_count;
     const auto run = [&](int height, int64_t begin, int64_t end) {
       if (begin == end) return;

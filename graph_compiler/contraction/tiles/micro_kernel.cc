@@ -10,6 +10,8 @@ using llvm::Value;
 // Two pipes of latency four need eight independent multiply-adds in flight.
 constexpr int kIndependentChains = 8;
 constexpr int kUnroll = 4;
+// From here on the last steps are a loop, so that the code does not depend on their number.
+constexpr int64_t kStepsWithRestInLoop = 64;
 // More than half a line per k step would cost as much as it hides.
 constexpr int64_t kMaxPrefetchStep = 32;
 
@@ -36,10 +38,10 @@ class TileEmitter {
     state.push_back(b_.base);
     if (b_.prefetch != nullptr) state.push_back(b_.prefetch);
     state = Loop(e_.Int(0), full, kUnroll, std::move(state));
-    if (known) {
+    if (known && fixed_count < kStepsWithRestInLoop) {
       state = Steps(static_cast<int>(fixed_count % kUnroll), std::move(state));
     } else {
-      state = Loop(full, count, 1, std::move(state));
+      state = Loop(full, known ? e_.Int(fixed_count) : count, 1, std::move(state));
     }
     return JoinSets(state);
   }

@@ -80,30 +80,17 @@ int ChoosePanelVectors(const TargetInfo& target, int64_t n, int most) {
   return best;
 }
 
-RowTiles ChooseRowTiles(int64_t m, int max_rows, int vectors) {
-  RowTiles best;
-  if (m <= max_rows) {
-    best.main_rows = static_cast<int>(m);
-    best.main_count = m > 0 ? 1 : 0;
-    return best;
+RowTiles ChooseRowTiles(int64_t m, int max_rows) {
+  if (m == 0) return {};
+  int64_t rows = max_rows;
+  const int64_t count = EvenBlocks(m, rows);
+  const int64_t shorter = count * rows - m;
+  RowTiles tiles{static_cast<int>(rows), count - shorter};
+  if (shorter > 0) {
+    tiles.tail_rows = tiles.main_rows - 1;
+    tiles.tail_count = shorter;
   }
-  double best_cost = 0;
-  for (int rows = max_rows; rows * 3 >= max_rows * 2; --rows) {
-    for (int tail = 0; tail < rows; ++tail) {
-      for (int64_t tail_count = tail == 0 ? 0 : 1; tail_count <= (tail == 0 ? 0 : 3);
-           ++tail_count) {
-        const int64_t rest = m - tail * tail_count;
-        if (rest < 0 || rest % rows != 0) continue;
-        const double cost = static_cast<double>(rest / rows) * TileCost(rows, vectors) +
-                            static_cast<double>(tail_count) * TileCost(tail, vectors);
-        if (best_cost == 0 || cost < best_cost) {
-          best = {rows, rest / rows, tail, tail_count};
-          best_cost = cost;
-        }
-      }
-    }
-  }
-  return best;
+  return tiles;
 }
 
 GemmBlocks ChooseGemmBlocks(const TargetInfo& target, int64_t batch, int64_t m, int64_t n,
@@ -113,7 +100,7 @@ GemmBlocks ChooseGemmBlocks(const TargetInfo& target, int64_t batch, int64_t m, 
   blocks.amx_depth = use.amx_depth;
   blocks.tiles = use.amx_depth > 0
                      ? AmxRowTiles(m)
-                     : ChooseRowTiles(m, MaxTileRows(target, use.vectors), use.vectors);
+                     : ChooseRowTiles(m, MaxTileRows(target, use.vectors));
   blocks.panel_cols = static_cast<int64_t>(use.vectors) * target.f32_lanes;
   blocks.panels = CeilDiv(n, blocks.panel_cols);
 

@@ -36,7 +36,9 @@ struct RowTiles {
   int64_t count() const { return main_count + tail_count; }
   int max_rows() const { return main_count > 0 ? main_rows : tail_rows; }
 };
-RowTiles ChooseRowTiles(int64_t m, int max_rows, int vectors);
+// Returns the fewest tiles of at most `max_rows` rows. The shorter ones have one row less, so that
+// there are few kinds of code, whatever m is.
+RowTiles ChooseRowTiles(int64_t m, int max_rows);
 
 // The blocks and tasks of a tiled product. A task is one block of row tiles times some panels.
 struct GemmBlocks {
