@@ -70,6 +70,8 @@ SELECTION = [
     a("logspace.default", -1, 2, 4, 2.5, dtype=torch.bfloat16),
     a("histc.default", f(20), 5, -1, 1),
     a("histc.default", f(4, 5), 3, 0.0, 0.5),
+    a("histc.default", f(20), 4),
+    *(a("logcumsumexp.default", x(3, 7), d) for x in (f, h) for d in (0, 1)),
     a("masked_scatter.default", f(3, 4), b(3, 4), f(12)),
     a("masked_scatter.default", f(3, 4), b(4), f(3, 5)),
     a("masked_scatter.default", i(3, 4), b(3, 1), i(12)),

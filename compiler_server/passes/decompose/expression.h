@@ -88,6 +88,13 @@ inline Expr Mean(Expr x, const Dims& dims, bool keepdim = true) {
                       : Expr{x.call, x.call->b.Reduce(OpKind::kReduceMean, x.value, dims, keepdim)};
 }
 
+// Returns log(exp(x) + exp(y)).
+inline Expr LogOfSum(Expr x, Expr y) {
+  // The gap between equal infinities is 0, but their difference would be NaN.
+  const Expr gap = Where(x == y, 0.0, Abs(x - y));
+  return Apply(OpKind::kMax, x, y) + Apply(OpKind::kLog1p, Exp(-gap));
+}
+
 inline DType Widened(DType dtype) { return dtype == DType::kF64 ? dtype : DType::kF32; }
 // Returns the type that formulas of several steps are calculated in, so that a narrow result is
 // rounded only once. Integer types stay the same.

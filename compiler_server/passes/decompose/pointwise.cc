@@ -268,13 +268,7 @@ void Frac(Call& call) {
   Give(call, x - Apply(OpKind::kTrunc, x));
 }
 void Erfc(Call& call) { Give(call, 1.0 - Apply(OpKind::kErf, Wide(call, kSelf))); }
-void LogAddExp(Call& call) {
-  const Expr x = Wide(call, kSelf);
-  const Expr y = Wide(call, kOther);
-  // The gap between equal infinities is 0, but their difference would be NaN.
-  const Expr gap = Where(x == y, 0.0, Abs(x - y));
-  Give(call, Apply(OpKind::kMax, x, y) + Apply(OpKind::kLog1p, Exp(-gap)));
-}
+void LogAddExp(Call& call) { Give(call, LogOfSum(Wide(call, kSelf), Wide(call, kOther))); }
 
 constexpr HandlerRow kPointwiseRows[] = {
     {"aten.add.Scalar", AddTensor},

@@ -232,6 +232,20 @@ void RunningExtremum(Call& call, OpKind op) {
 void Cummax(Call& call) { RunningExtremum(call, OpKind::kCummax); }
 void Cummin(Call& call) { RunningExtremum(call, OpKind::kCummin); }
 
+// logcumsumexp(x, dim): each step joins runs of twice as many elements.
+void LogCumsumExp(Call& call) {
+  Expr x = Wide(call, call.Tensor(kSelf));
+  if (x.rank() == 0) return call.Return(call.Tensor(kSelf));
+  const int64_t dim = call.Dim(kDim, x.rank());
+  const int64_t size = x.sizes()[dim];
+  for (int64_t step = 1; step < size && !call.refused(); step *= 2) {
+    const Expr first = Slice(x, dim, 0, step);
+    const Expr rest = LogOfSum(Slice(x, dim, step, size), Slice(x, dim, 0, size - step));
+    x = {&call, call.b.Concat({first.value, rest.value}, dim)};
+  }
+  Give(call, x);
+}
+
 constexpr HandlerRow kReduceRows[] = {
     {"aten._aminmax.default", AminMax},
     {"aten._aminmax.dim", AminMax},
@@ -254,6 +268,7 @@ constexpr HandlerRow kReduceRows[] = {
     {"aten.cumsum.default", Cumsum},
     {"aten.dist.default", Distance},
     {"aten.linalg_vector_norm.default", LinalgVectorNorm},
+    {"aten.logcumsumexp.default", LogCumsumExp},
     {"aten.logsumexp.default", LogSumExp},
     {"aten.max.default", MaxAll},
     {"aten.max.dim", MaxDim},

@@ -141,18 +141,32 @@ void SearchSorted(Call& call) {
 // bucketize(values, edges, out_int32, right)
 void Bucketize(Call& call) { GiveEdgesBefore(call, "boundaries", kSelf, call.Bool("right")); }
 
-// histc(x, bins, min, max)
+struct Bounds {
+  Expr low;
+  Expr high;
+};
+// The bounds of the elements, or one around them where all are equal.
+Bounds BoundsOf(Expr x) {
+  Call& call = *x.call;
+  const Expr least{&call, call.b.Reduce(OpKind::kReduceMin, x.value, {0}, false)};
+  const Expr most{&call, call.b.Reduce(OpKind::kReduceMax, x.value, {0}, false)};
+  const Expr margin = Cast(least == most, x.dtype());
+  return {least - margin, most + margin};
+}
+
+// histc(x, bins, min, max). Equal bounds stand for those of the elements.
 void Histogram(Call& call) {
   const Expr x = Flat(In(call, kSelf));
   const int64_t bins = call.Int("bins");
   const double low = call.Float("min");
   const double high = call.Float("max");
-  if (call.refused() || low >= high || bins < 1) {
-    return call.Refuse("a histogram whose bounds are those of the data");
+  if (call.refused() || low > high || bins < 1 || x.sizes()[0] == 0) {
+    return call.Refuse("a histogram of ", ToText(x.value->type));
   }
-  const Expr bin = Apply(OpKind::kFloor, (x - low) * static_cast<double>(bins) / (high - low));
-  const Expr last = Min(bin, static_cast<double>(bins - 1));
-  const Expr inside = Reshape((x >= low) & (x <= high), {x.sizes()[0], 1});
+  const Bounds bounds = low == high ? BoundsOf(x) : Bounds{Number(x, low), Number(x, high)};
+  const Expr place = (x - bounds.low) * static_cast<double>(bins) / (bounds.high - bounds.low);
+  const Expr last = Min(Apply(OpKind::kFloor, place), static_cast<double>(bins - 1));
+  const Expr inside = Reshape((x >= bounds.low) & (x <= bounds.high), {x.sizes()[0], 1});
   const Expr bin_of_each{&call, call.b.Iota(0, 1, x.dtype(), bins)};
   const Expr hits = (Reshape(last, {x.sizes()[0], 1}) == bin_of_each) & inside;
   Give(call, Sum(Cast(hits, kCount), {0}, false));

@@ -343,6 +343,7 @@ ATEN_RULES = frozenset(
         "aten.log_softmax.int",
         "aten.logaddexp.default",
         "aten.logaddexp2.default",
+        "aten.logcumsumexp.default",
         "aten.logical_and.default",
         "aten.logical_not.default",
         "aten.logical_or.default",
