@@ -56,6 +56,11 @@ SizesAs SizesIn(const LoopKernel& loop) {
                                                                       : SizesAs::kSymbols;
 }
 
+// The shapes of convolutions and attention are in their code in more ways than sizes.
+SizesAs SizesIn(const Node& contraction) {
+  return contraction.Is<Gemm>() ? SizesAs::kSymbols : SizesAs::kNumbers;
+}
+
 class RecipeEmitter {
  public:
   RecipeEmitter(const GraphDesc& graph, LoopGraph& loops, const std::vector<FusedKernel>& kernels,
@@ -281,7 +286,7 @@ class RecipeEmitter {
     };
     bool is_new = false;
     const size_t unit =
-        UnitFor("mme\n" + ContractionStructure(loops_, node, home), SizesAs::kSymbols, &is_new);
+        UnitFor("mme\n" + ContractionStructure(loops_, node, home), SizesIn(node), &is_new);
     auto emitted = Contract(*units_[unit], node, home);
     if (!emitted.ok()) return Annotate(emitted.status(), "node '" + node.name + "'");
     extra_bytes_[k] = emitted->workspace_bytes;
