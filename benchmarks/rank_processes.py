@@ -24,7 +24,7 @@ def join(backend: str) -> None:
 
 
 def run_ranks(program: str, arguments: list[str], ranks: int, **variables: str) -> list[Any]:
-    """What each rank printed in its last line, as JSON. BEGIN is the time of its start."""
+    """Returns what each rank printed in its last line, as JSON. BEGIN is the time of its start."""
     with tempfile.TemporaryDirectory() as folder:
         processes = []
         for rank in range(ranks):

@@ -64,7 +64,7 @@ class Files {
 // Whether files must be JPEG.
 enum class Content : uint8_t { kImages, kAnything };
 
-// Where the images of a batch go, one behind the other, and in which form.
+// The memory that the images of a batch are written to, one behind the other, and their form.
 struct Target {
   uint8_t* first = nullptr;
   Size size;
@@ -73,7 +73,7 @@ struct Target {
   size_t bytes_each() const { return size_t{3} * size.width * size.height * form.element_bytes(); }
 };
 
-// Where copies go, one behind the other. Each has that many bytes.
+// The memory that copies are written to, one behind the other. Each has `bytes_each` bytes.
 struct CopyTarget {
   uint8_t* first = nullptr;
   size_t bytes_each = 0;

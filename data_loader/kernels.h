@@ -1,9 +1,9 @@
 // The inner loops of resizing, once for each ISA level (x86-64-v2 and v3). They calculate with
 // integers, so every level gives the same bytes.
 //
-// A weight is an integer with kWeightBits bits behind the point, which does not fit the
-// multiplication of 16-bit values by which vectors add two products at once. It is therefore split
-// into high * 2^kLowBits + low, and the sums of the two halves are joined at the end.
+// A weight is a fixed-point number with kWeightBits fraction bits. It does not fit the
+// multiplication of 16-bit values by which vectors add two products at once, and is therefore split
+// into high * 2^kLowBits + low; the sums of the two halves are joined at the end.
 #pragma once
 
 #include <cstddef>

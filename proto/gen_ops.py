@@ -221,7 +221,7 @@ def generate_docs(ops: list[Op], composites: list[Composite]) -> str:
 
 
 def calls_by_overload() -> list[str]:
-    """What becomes of calls outside of graphs, as samples of PyTorch's op_db have shown it."""
+    """Returns a table of how calls outside of graphs run, as samples of PyTorch's op_db showed."""
     known: dict[str, dict[str, str]] = json.loads(OP_CALLS.read_text())
     lines = [
         "## Calls outside of graphs",

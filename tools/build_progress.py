@@ -33,7 +33,7 @@ def clock(seconds: float) -> str:
 
 
 class Progress:
-    """What a build has done and has still to do, in seconds of the build that made the list."""
+    """The work that is done and that is left, in seconds of the build that made the list."""
 
     def __init__(self, planned: collections.abc.Iterable[str], times: dict[str, float]) -> None:
         self.times = times

@@ -56,7 +56,7 @@ def violations(path: pathlib.Path, names: set[str]) -> list[str]:
 
 
 def headers(source: pathlib.Path) -> set[str]:
-    """What `source` includes, directly and through our own files."""
+    """Returns the headers that `source` includes, directly and through our own files."""
     seen: set[str] = set()
     stack = [source]
     while stack:

@@ -279,9 +279,17 @@ void BindCalls(py::class_<CompileClient>& binding) {
 
 // Binds the calls that an operator makes.
 void BindStore(py::class_<CompileClient>& binding) {
-  binding.def("stats", &CompileClient::Stats)
-      .def("list", &CompileClient::List, py::arg("limit") = 0, py::arg("upstream") = false,
-           py::keep_alive<0, 1>())
+  binding
+      .def("stats", &CompileClient::Stats)
+      // The policy py::keep_alive crashes where an argument has a wrong type.
+      .def(
+          "list",
+          [](const py::object& client, uint32_t limit, bool upstream) {
+            py::object list = py::cast(client.cast<CompileClient&>().List(limit, upstream));
+            py::detail::keep_alive_impl(list, client);
+            return list;
+          },
+          py::arg("limit") = 0, py::arg("upstream") = false)
       .def(
           "pin",
           [](CompileClient& client, const py::bytes& content_key, bool pinned) {

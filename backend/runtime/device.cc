@@ -85,6 +85,9 @@ int Device::HostCount() {
 }
 
 absl::StatusOr<synDeviceType> Device::FindType() {
+  uint32_t all = 0;
+  const synStatus counted = api_->synDeviceGetCount(&all);
+  if (counted != synSuccess) return ToStatus(*api_, counted, "synDeviceGetCount");
   for (int number = 0; number < synDeviceTypeInvalid; ++number) {
     const auto type = static_cast<synDeviceType>(number);
     uint32_t count = 0;

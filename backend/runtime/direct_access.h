@@ -9,8 +9,8 @@
 
 namespace hpu::runtime {
 
-// While the object lives, the range's bytes are in memory. Movable. The owner must have waited for
-// queued work.
+// While the object lives, the range's bytes are resident and addressable. The owner must have
+// waited for queued work.
 class DirectAccess {
  public:
   DirectAccess(Device& device, uint64_t address, uint64_t bytes)

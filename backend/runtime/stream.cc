@@ -171,7 +171,8 @@ absl::StatusOr<double> Event::ElapsedMs(const Event& end) const {
                  "elapsed_time: an event has not completed; synchronize it first");
   }
   RETURN_IF_ERROR(ToStatus(device_->api(), status, "synEventElapsedTime"));
-  return static_cast<double>(ns) * 1e-6;
+  // The difference wraps around where `end` is the earlier one.
+  return static_cast<double>(static_cast<int64_t>(ns)) * 1e-6;
 }
 
 }  // namespace hpu::runtime

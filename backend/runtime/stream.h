@@ -98,24 +98,25 @@ class Event {
   absl::StatusOr<double> ElapsedMs(const Event& end) const;
 
   synEventHandle handle() const { return handle_; }  // null before the first Record
-  // These say what was recorded. Call them after Record only.
+  // The stream of the last Record, and its position then. Call these after Record only.
   const Stream& stream() const { return *stream_; }
   uint64_t position() const { return position_; }
   bool timing() const { return timing_; }
 
  private:
-  // Takes what a wait for the event has answered, and returns what the caller is told.
+  // Converts the status of a wait into the status for the caller, and notes in the stream's history
+  // that the launches before the event have ended.
   absl::Status Settle(const absl::Status& waited) const;
 
   const bool timing_;
   Device* device_ = nullptr;
   synEventHandle handle_ = nullptr;
   Stream* stream_ = nullptr;  // the one that recorded it last
-  uint64_t launches_ = 0;     // those of the stream up to there
-  uint64_t position_ = 0;     // of the stream: Stream::QueuedPosition() at that point
+  uint64_t launches_ = 0;     // the number of the stream's launches before that
+  uint64_t position_ = 0;     // the stream's QueuedPosition() at that time
 };
 
-// Adds to the failure of work of a stream what may have queued it.
+// Adds to a failed stream's error the names of the work that may have caused it.
 absl::Status WithSuspects(const absl::Status& failure, const LaunchHistory& launches);
 
 // Sets a function that queues what has been recorded for a stream, or for all streams if it is

@@ -322,7 +322,7 @@ class ReplayableCall:
 
     @property
     def made(self) -> list[torch.Tensor]:
-        """What stands for the second list of a run, if the call is differentiable."""
+        """The tensors that stand for the second list of a run, if the call is differentiable."""
 
     def run(
         self, given: Sequence[torch.Tensor]

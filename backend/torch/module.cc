@@ -132,12 +132,12 @@ void BindStreams(py::module_& m) {
 }
 
 void BindRandom(py::module_& m) {
-  // What has been recorded draws before the state is read or set.
-  m.def("manual_seed", [](int64_t seed) {
+  // Recorded calls draw their numbers before the state is read or set.
+  m.def("manual_seed", [](uint64_t seed) {
     runtime::QueueRecorded(nullptr);
     at::Generator generator = DefaultGenerator();
     std::lock_guard lock(generator.mutex());
-    generator.set_current_seed(static_cast<uint64_t>(seed));
+    generator.set_current_seed(seed);
   });
   m.def("seed", [] {
     runtime::QueueRecorded(nullptr);

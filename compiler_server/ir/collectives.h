@@ -1,4 +1,4 @@
-// Which nodes are calls of PyTorch's functional collectives (torch.ops._c10d_functional).
+// Finds the nodes that are calls of PyTorch's functional collectives (torch.ops._c10d_functional).
 #pragma once
 
 #include "compiler_server/ir/graph.h"

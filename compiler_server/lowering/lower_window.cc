@@ -115,9 +115,8 @@ void LowerResize(const NodeLowering& at) {
   params->size3 = 1;
   if (mode == "linear") {
     params->mode = NS_RESIZE_LINEAR;
-    params->coordTransMode = at.node.Bool(AttrKey::kAlignCorners)
-                                 ? NS_RESIZE_COORD_ALIGN_CORNERS
-                                 : NS_RESIZE_COORD_PYTORCH_HALF_PIXEL;
+    params->coordTransMode = at.node.Bool(AttrKey::kAlignCorners) ? NS_RESIZE_COORD_ALIGN_CORNERS
+                                                                  : NS_RESIZE_COORD_HALF_PIXEL;
   } else {
     params->mode = NS_RESIZE_NEAREST;
     params->coordTransMode = NS_RESIZE_COORD_ASYMMETRIC;

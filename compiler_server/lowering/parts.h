@@ -3,9 +3,10 @@
 // results of a part take memory only from then on. Without this, a backward would hold all that the
 // forward saved together with all gradients.
 //
-// The measure is the number of bytes whose life begins or ends, of donated inputs and storages: all
-// parts have about the same number, and each ends where the fewest bytes cross to the next. Between
-// two layers that is the gradient that one passes to the other, so equal layers give equal recipes.
+// The balance measure is the number of bytes (donated inputs and storages) whose lifetime begins or
+// ends in a part. All parts have about the same number, and each ends where the fewest bytes cross
+// to the next. Between two layers that is the gradient that one passes to the other, so equal
+// layers give equal recipes.
 #pragma once
 
 #include <cstdint>

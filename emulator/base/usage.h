@@ -25,7 +25,7 @@ class Usage {
  public:
   static constexpr char kName[] = "hpu-emulated-device";
 
-  // Where the system refuses the file, the numbers are kept all the same and nobody sees them.
+  // If the system refuses the file, the numbers are kept all the same and nobody sees them.
   Usage(uint64_t total_bytes, uint32_t module);
   ~Usage();
   Usage(const Usage&) = delete;

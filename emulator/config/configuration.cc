@@ -1,15 +1,25 @@
 #include "emulator/config/configuration.h"
 
+#include <cctype>
 #include <cstdlib>
+#include <cstring>
+#include <set>
 
+#include "base/log.h"
 #include "recipe/isa.h"
 
 namespace hpu::emulator {
 namespace {
 
 std::optional<bool> ParseFlag(const std::string& value) {
-  if (value == "1" || value == "true" || value == "True" || value == "TRUE") return true;
-  if (value == "0" || value == "false" || value == "False" || value == "FALSE") return false;
+  std::string lowered = value;
+  for (char& letter : lowered) letter = static_cast<char>(std::tolower(letter));
+  for (const char* text : {"1", "true", "on", "yes"}) {
+    if (lowered == text) return true;
+  }
+  for (const char* text : {"0", "false", "off", "no"}) {
+    if (lowered == text) return false;
+  }
   return std::nullopt;
 }
 
@@ -18,6 +28,16 @@ bool IsNumber(const std::string& value) {
   char* end = nullptr;
   std::strtoull(value.c_str(), &end, 0);
   return *end == '\0' && value[0] != '-';
+}
+
+// The process has several configurations.
+void WarnOnce(const std::string& key, const absl::Status& status) {
+  static std::mutex mutex;
+  static auto* warned = new std::set<std::string>();
+  const std::lock_guard lock(mutex);
+  if (warned->insert(key).second) {
+    HPU_LOG(kWarning, status.message() << "; it counts as not set");
+  }
 }
 
 bool IsCollectiveKey(const std::string& key) {
@@ -84,15 +104,21 @@ void Configuration::Define(const char* key, Kind kind, bool is_private, const ch
   Setting& setting = settings_[key];
   setting = {kind, is_private, value};
   const char* text = std::getenv(key);
+  if (text == nullptr) return;
   // A variable with a wrong value is treated as if it were not set, because the environment may be
-  // meant for other programs.
-  if (text != nullptr && CheckValue(key, setting, text).ok()) setting.value = text;
+  // meant for other programs. Those of the emulator are not.
+  const absl::Status status = CheckValue(key, setting, text);
+  if (status.ok()) {
+    setting.value = text;
+  } else if (std::strstr(key, "EMULATOR_") != nullptr) {
+    WarnOnce(key, status);
+  }
 }
 
 absl::Status Configuration::CheckValue(const std::string& key, const Setting& setting,
                                        const std::string& value) {
   if (setting.kind == Kind::kFlag && !ParseFlag(value).has_value()) {
-    return InvalidArgument(key, "=", value, ": allowed are true, false, 1 and 0");
+    return InvalidArgument(key, "=", value, ": allowed are true, false, on, off, yes, no, 1 and 0");
   }
   if (setting.kind == Kind::kNumber && !IsNumber(value)) {
     return InvalidArgument(key, "=", value, ": the value must be a number");

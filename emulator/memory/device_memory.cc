@@ -251,7 +251,7 @@ absl::StatusOr<uint64_t> DramBytes(uint64_t nominal) {
     char* end = nullptr;
     errno = 0;
     const uint64_t bytes = std::strtoull(text, &end, 0);
-    if (errno != 0 || *end != '\0' || bytes == 0) {
+    if (errno != 0 || *end != '\0' || bytes == 0 || *text == '-') {
       return InvalidArgument("HPU_EMULATOR_DRAM_BYTES=", text,
                              ": the value must be a positive number");
     }

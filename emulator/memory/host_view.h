@@ -1,4 +1,4 @@
-// Where the emulator itself finds the bytes of device memory.
+// The map from device addresses to the places where the emulator itself finds the bytes.
 #pragma once
 
 #include <cstdint>

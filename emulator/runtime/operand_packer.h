@@ -30,7 +30,7 @@ struct LaunchCopies {
   }
 };
 
-// Where a launch packs: the compute threads, and the scratch of the thread that runs it.
+// The means by which a launch packs: the compute threads, and scratch of the thread that runs it.
 struct PackThreads {
   ThreadPool* pool = nullptr;
   void* scratch = nullptr;

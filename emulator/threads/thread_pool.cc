@@ -7,6 +7,8 @@
 #include <chrono>
 #include <cstdlib>
 
+#include "absl/strings/numbers.h"
+#include "base/log.h"
 #include "emulator/base/clock.h"
 #include "emulator/base/spin.h"
 
@@ -189,9 +191,16 @@ uint32_t DefaultComputeThreads() {
     count = static_cast<uint32_t>(CPU_COUNT(&cpus));
   }
   const char* text = std::getenv("HPU_EMULATOR_THREADS");
-  const int limit = text != nullptr ? std::atoi(text) : 0;
-  if (limit > 0) count = std::min(count, static_cast<uint32_t>(limit));
-  return std::max(count, 1u);
+  if (text == nullptr || *text == '\0') return std::max(count, 1u);
+  uint32_t limit = 0;
+  if (!absl::SimpleAtoi(text, &limit) || limit == 0) {
+    HPU_LOG(kWarning,
+            "HPU_EMULATOR_THREADS=" << text
+                                    << ": the value must be a number from 1 on; it counts "
+                                       "as not set");
+    return std::max(count, 1u);
+  }
+  return std::clamp(limit, 1u, std::max(count, 1u));
 }
 
 }  // namespace hpu::emulator

@@ -1,4 +1,4 @@
-"""What the programs of this folder share: starting their ranks, and losses over all of them."""
+"""Code that the programs of this folder share: it starts ranks, and joins the losses of all."""
 
 from __future__ import annotations
 

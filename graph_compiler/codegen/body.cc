@@ -82,6 +82,8 @@ class BodyEmitter {
       case Opcode::kRoundTo: {
         llvm::Value* value = varies_[i] ? Splat(values_[op.args[0]]) : values_[op.args[0]];
         const auto type = static_cast<MemoryType>(op.imm_int);
+        const BodyOp& rounded = body_.ops[op.args[0]];
+        if (rounded.op == Opcode::kLoad && rounded.access.type == type) return value;
         return Widen(b_, target_, Narrow(b_, target_, value, op.type, type), type);
       }
       case Opcode::kPhiloxUniform: {

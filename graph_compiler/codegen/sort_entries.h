@@ -26,7 +26,7 @@ class SortEntries {
   // How much scratch memory the sort of one row needs.
   static uint64_t ScratchBytes(int64_t count, int key_bits);
 
-  // Where the entries have to be before Sort or Insert.
+  // Returns the address at which the entries have to be before Sort or Insert.
   llvm::Value* Source() const { return frame_.scratch; }
 
   SortEntry Load(llvm::Value* area, llvm::Value* i) const;

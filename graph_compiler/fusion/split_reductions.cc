@@ -11,7 +11,12 @@ namespace {
 constexpr int64_t kElementsWorthSplitting = 65536;
 constexpr int64_t kFewestTasks = 8;   // reductions with this many tasks stay whole
 constexpr int64_t kPieces = 32;       // the least number of pieces, where the sizes allow it
-constexpr int64_t kMostPieces = 128;  // the most pieces of one dimension
+constexpr int64_t kMostPieces = 128;  // the most pieces of one dimension, if not more are needed
+// The error of a sum grows with the number of elements that are added one after the other, so long
+// rows are cut into more pieces, whose sums are added then.
+constexpr int64_t kLongestPiece = 32768;
+constexpr int64_t kLongestRow = int64_t{1} << 20;  // longer rows are split even where they are many
+constexpr int64_t kMostPiecesOfAll = 65536;
 // The most elements that a task folds where lanes are rows. It touches a cache line of each
 // element, and the lines lie as far apart as there are rows. Lines that do not fit in the cache
 // would be read again by a later pass.
@@ -20,6 +25,10 @@ constexpr int64_t kLongestColumn = 256;
 int64_t ReducedElements(const Node& node) {
   return NumElements(
       Shape(node.domain.end() - static_cast<int64_t>(node.loop().reduced), node.domain.end()));
+}
+
+int64_t PiecesWanted(const Node& node) {
+  return std::clamp(ReducedElements(node) / kLongestPiece, kPieces, kMostPiecesOfAll);
 }
 
 // Returns whether rows lie side by side in memory, unlike columns, so that they share vectors.
@@ -45,7 +54,7 @@ bool IsWorthSplitting(const Node& node) {
   }
   const auto first_column = node.domain.end() - static_cast<int64_t>(node.loop().reduced);
   const int64_t rows = NumElements(Shape(node.domain.begin(), first_column));
-  if (!RowsAreLanes(node)) return rows < kFewestTasks;
+  if (!RowsAreLanes(node)) return rows < kFewestTasks || ReducedElements(node) > kLongestRow;
   return (rows + kRowLanes - 1) / kRowLanes < kFewestTasks ||
          NumElements(Shape(first_column, node.domain.end())) > kLongestColumn;
 }
@@ -77,18 +86,20 @@ class Splitter {
   }
 
  private:
-  // Reduced dimensions become rows, outermost first, until there are kPieces rows. The last of
+  // Reduced dimensions become rows, outermost first, until there are enough pieces. The last of
   // these dimensions is split, and the elements left over get a node of their own.
   void Split(Node node) {
     const Node whole = node;
+    const int64_t wanted = PiecesWanted(node);
+    const int64_t most = std::max(kMostPieces, 2 * wanted);
     int64_t pieces = 1;
     int64_t rest = 0;
     size_t& reduced = node.loop().reduced;
     size_t dim = node.domain.size() - reduced;
-    while (pieces < kPieces && reduced > 0 && rest == 0) {
+    while (pieces < wanted && reduced > 0 && rest == 0) {
       const int64_t size = node.domain[dim];
-      if (size * pieces > kMostPieces) {
-        const int64_t count = PiecesOf(size, (kPieces + pieces - 1) / pieces);
+      if (size * pieces > most) {
+        const int64_t count = PiecesOf(size, (wanted + pieces - 1) / pieces, most);
         rest = size % count;
         Restrict(node, dim, 0, size - rest);
         SplitDim(node, dim, size / count);
@@ -106,10 +117,10 @@ class Splitter {
     EmitParts(whole, std::move(node), dim, rest);
   }
 
-  // Returns a divisor of `size` between `wanted` and kMostPieces that leaves something to fold, or
+  // Returns a divisor of `size` between `wanted` and `most` that leaves something to fold, or
   // `wanted` if there is none.
-  static int64_t PiecesOf(int64_t size, int64_t wanted) {
-    for (int64_t count = wanted; count <= std::min(kMostPieces, size / 2); ++count) {
+  static int64_t PiecesOf(int64_t size, int64_t wanted, int64_t most) {
+    for (int64_t count = wanted; count <= std::min(most, size / 2); ++count) {
       if (size % count == 0) return count;
     }
     return wanted;

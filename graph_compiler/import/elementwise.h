@@ -12,6 +12,13 @@ inline std::vector<View> AllInputs(Importer& im, size_t count) {
   return inputs;
 }
 
+// Rounds an operand of a narrow float type as storing it does. A fused reader has the unrounded
+// value, and one that is not fused has the stored one. Where values are compared with each other,
+// both readers must see the same value.
+inline E AsStored(E x, const View& view) {
+  return x.type() == ScalarType::kF32 ? RoundTo(x, view.type) : x;
+}
+
 // Computes output 0 = function(input 0).
 template <typename Function>
 absl::Status MapOne(Importer& im, const Function& function) {

@@ -14,7 +14,12 @@ struct PlainRow {
   std::string_view name;
   size_t arity;
   E (*expression)(const Args& a);
+  bool compares = false;
 };
+
+bool IsConstant(const Importer& im, size_t input) {
+  return im.InputDesc(input).placement == TensorPlacement::kConstant;
+}
 
 template <Opcode kOp>
 E Float1(const Args& a) {
@@ -110,12 +115,12 @@ const PlainRow kPlainRows[] = {
     {"or_fwd", 2, [](const Args& a) { return Or(Truth(a[0]), Truth(a[1])); }},
     {"xor_fwd", 2, [](const Args& a) { return Compare(Opcode::kNe, Truth(a[0]), Truth(a[1])); }},
     {"not_fwd", 1, [](const Args& a) { return Not(Truth(a[0])); }},
-    {"equal_fwd", 2, Compare2<Opcode::kEq>},
-    {"not_equal_fwd", 2, Compare2<Opcode::kNe>},
-    {"less_fwd", 2, Compare2<Opcode::kLt>},
-    {"less_equal_fwd", 2, Compare2<Opcode::kLe>},
-    {"greater_fwd", 2, Compare2<Opcode::kGt>},
-    {"greater_equal_fwd", 2, Compare2<Opcode::kGe>},
+    {"equal_fwd", 2, Compare2<Opcode::kEq>, true},
+    {"not_equal_fwd", 2, Compare2<Opcode::kNe>, true},
+    {"less_fwd", 2, Compare2<Opcode::kLt>, true},
+    {"less_equal_fwd", 2, Compare2<Opcode::kLe>, true},
+    {"greater_fwd", 2, Compare2<Opcode::kGt>, true},
+    {"greater_equal_fwd", 2, Compare2<Opcode::kGe>, true},
     {"isnan_fwd", 1, Test1<Opcode::kIsNan>},
     {"isfinite_fwd", 1, Test1<Opcode::kIsFinite>},
     {"neg_fwd", 1, Same1<Opcode::kNeg>},
@@ -186,8 +191,12 @@ absl::Status ImportPlain(Importer& im) {
     for (size_t i = 0; i < row.arity; ++i) {
       if (!im.HasInput(i)) return InvalidArgument("input ", i, " is missing");
     }
-    im.MapToOutput(0, AllInputs(im, row.arity),
-                   [&](BodyBuilder&, const Args& a) { return row.expression(a); });
+    const std::vector<View> inputs = AllInputs(im, row.arity);
+    const bool rounds = row.compares && !IsConstant(im, 0) && !IsConstant(im, 1);
+    im.MapToOutput(0, inputs, [&](BodyBuilder&, const Args& a) {
+      return row.expression(rounds ? Args{AsStored(a[0], inputs[0]), AsStored(a[1], inputs[1])}
+                                   : a);
+    });
     return absl::OkStatus();
   }
   return Internal("no expression for ", im.guid_base());

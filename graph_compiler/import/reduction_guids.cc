@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <limits>
 
+#include "graph_compiler/import/elementwise.h"
 #include "graph_compiler/import/guid_table.h"
 #include "graph_compiler/import/importer.h"
 #include "graph_compiler/ir/access_algebra.h"
-#include "synapse/include/synapse_node_params.h"
 
 namespace hpu::graph_compiler {
 namespace {
@@ -99,7 +99,7 @@ void ImportExtremumIndex(Importer& im, size_t output, const View& x, const Dims&
   im.ReduceTo(out, ReduceKind::kMin, x.shape, dims, {x, extremum},
               [&](BodyBuilder& body, const Args& a) {
                 const E index = Cast(body.Load(Importer::Iota(steps)), ScalarType::kI32);
-                E hit = EqualTo(a[0], a[1]);
+                E hit = EqualTo(AsStored(a[0], x), AsStored(a[1], x));
                 if (a[0].type() == ScalarType::kF32) {
                   hit = Or(hit, body.Op(Opcode::kIsNan, ScalarType::kBool, {a[0]}));
                 }
@@ -236,7 +236,7 @@ absl::Status ImportRunningExtremum(Importer& im) {
   const E before = Max(index - 1.0, ConstLike(index, 0));
   const E place = LoadAlong(body, places, dim, before);
   const E extremum = LoadAlong(body, x, dim, place);
-  const E x_i = body.Load(Importer::AccessOf(x, x.shape));
+  const E x_i = AsStored(body.Load(Importer::AccessOf(x, x.shape)), x);
   E replaces = im.guid_base() == "cummax_fwd" ? x_i >= extremum : x_i <= extremum;
   if (x_i.type() == ScalarType::kF32) {
     replaces = Or(replaces, body.Op(Opcode::kIsNan, ScalarType::kBool, {x_i}));

@@ -72,7 +72,7 @@ def check_dataset(dataset: Any) -> None:
 
 
 def steps_of(transform: Any) -> tuple[list[Step], bool]:
-    """What happens to the frame of each image, and whether it is normalised at the end."""
+    """Returns the steps for the frame of each image, and whether it is normalised at the end."""
     assert torchvision is not None
     names = torchvision.transforms
     if type(transform) is not names.Compose:

@@ -31,7 +31,7 @@ class Copies:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._stream = _stream() if self._device.type == "hpu" else None
-        # What the device may still read.
+        # The tensors that the device may still read, and an event after their copies.
         self._sources: deque[tuple[torch.Event, list[torch.Tensor]]] = deque()
 
     def start(self, tensors: list[torch.Tensor]) -> Copy:

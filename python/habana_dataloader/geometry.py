@@ -1,4 +1,4 @@
-"""What the transforms of torchvision do to an image of a given size, as a plan for `_native`.
+"""Makes a plan for `_native` of what torchvision's transforms do to an image of a given size.
 
 A plan is the final flip and a list of stages. A stage cuts a box out of the image, resizes it and
 keeps a window of the result: (x, y, width, height) of the box, (width, height) after the resize,

@@ -25,7 +25,7 @@ from pathlib import Path
 
 ROOT = "habana_frameworks"
 _MENTIONED = re.compile(r"habana_frameworks|torch\.hpu|ops\.hpu")
-# Where programs reach these names without importing habana_frameworks.
+# The places at which programs reach our names without importing habana_frameworks.
 _TORCH_HPU = "torch.hpu"
 _TORCH_OPS = "torch.ops.hpu"
 _CUSTOM_OP = re.compile(r'^\s*#\s*include\s*[<"]hpu_custom_op(?:_pt2)?\.h[>"]', re.MULTILINE)

@@ -1,4 +1,4 @@
-"""What viewers of Chrome traces rely on."""
+"""Checks the properties that viewers of Chrome traces rely on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import defaultdict
 
 
 def check_nesting(intervals) -> None:
-    """Of two intervals of a row, one contains the other or they are apart."""
+    """Checks of any two intervals of a row that one contains the other or they are apart."""
     open_ends: list[float] = []
     for start, end, name in sorted(intervals, key=lambda i: (i[0], -i[1])):
         while open_ends and open_ends[-1] <= start:

@@ -71,7 +71,7 @@ class Daemon:
         return client.compile(graph(name), {}, "gaudi2", "x86-64-v3", front_end, **options)
 
     def held(self, name: str = "") -> str:
-        """What a graph says whose compilation lasts until release()."""
+        """Returns the text of a graph whose compilation lasts until release()."""
         return f"held:{self.folder}/gate {name}"
 
     def release(self) -> None:

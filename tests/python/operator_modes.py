@@ -40,7 +40,7 @@ CALLS = Path(__file__).parents[2] / "proto" / "op_calls.json"
 # The version whose samples CALLS was written from. Those of others reach more overloads, which must
 # have recipes.
 WRITTEN_WITH = "2.13"
-# Which of several equal elements these results name is arbitrary. f32 samples have no equal ones.
+# These results name any one of several equal elements. f32 samples have no equal ones.
 NAMES_AN_ELEMENT = {"topk": 1, "kthvalue": 1, "sort": 1, "argsort": 0}
 # The statistics that they save for their gradients are f32 for narrow types, as on other devices.
 SAVES_F32 = {
@@ -160,7 +160,7 @@ def _outcome_of_function(
 
 
 def expected(mode: str, op: Any, dtype: str) -> tuple[str, ...]:
-    """What OUTCOMES says."""
+    """Returns what OUTCOMES says."""
     table = json.loads(OUTCOMES.read_text())[mode].get(dtype, {})
     listed = [outcome for outcome, names in table.items() if name_of(op) in names]
     return tuple(listed) or ("right", "none")

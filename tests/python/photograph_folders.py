@@ -33,7 +33,8 @@ def photograph_folder(tmp_path_factory):
 
 @pytest.fixture(params=["torchvision", "small"], name="vision")
 def vision_package(request, monkeypatch):
-    """What the loader takes for torchvision, and `normalize`, as programs for Gaudi write it."""
+    """The package that the loader takes for torchvision, and `normalize` as programs for Gaudi have
+    it."""
     names: Any = small_vision if request.param == "small" else torchvision
     if names is None:
         pytest.skip("torchvision is not installed (docs/data_loader.md says how)")

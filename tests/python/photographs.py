@@ -40,7 +40,7 @@ def jpeg_of(image: PIL.Image.Image, **options: Any) -> bytes:
 
 
 def run_with_pillow(image: PIL.Image.Image, plan: tuple[bool, list[Stage]]) -> np.ndarray:
-    """What a plan of habana_dataloader.geometry means, in Pillow's own calls."""
+    """Runs a plan of habana_dataloader.geometry by Pillow's own calls."""
     flip, stages = plan
     for x, y, width, height, new_width, new_height, left, top, columns, rows in stages:
         image = image.crop((x, y, x + width, y + height))

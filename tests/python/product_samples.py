@@ -134,6 +134,8 @@ PRODUCTS = [
     a("upsample_nearest2d.default", f(1, 2, 5, 4), [3, 7]),
     a("_upsample_nearest_exact2d.default", f(1, 2, 5, 4), [3, 7]),
     a("upsample_bilinear2d.vec", f(1, 2, 3, 4), [6, 7], False, None),
+    a("upsample_bilinear2d.vec", f(1, 2, 4, 4), [1, 1], False, None),
+    a("upsample_bilinear2d.vec", f(1, 2, 4, 5), [2, 1], False, None),
     a("upsample_bilinear2d.vec", f(1, 2, 3, 4), [6, 7], True, None),
     a("upsample_bilinear2d.default", f(1, 2, 6, 7), [3, 4], False),
 ]

@@ -1,4 +1,4 @@
-"""What a program of the tests of starts consists of."""
+"""The parts of a program of the tests of starts."""
 
 from __future__ import annotations
 

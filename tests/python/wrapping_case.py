@@ -15,7 +15,7 @@ from habana_frameworks.torch.internal import notices
 
 @pytest.fixture(autouse=True)
 def told(monkeypatch, caplog):
-    """What the package has warned of in a test."""
+    """A function that returns what the package has warned of in the test."""
     monkeypatch.setattr(notices, "_said", set())
     return lambda: [r.message for r in caplog.records if r.name == "habana_frameworks.torch"]
 

@@ -1,4 +1,4 @@
-// Which processes may talk to the server, and what it trusts.
+// Tests which processes may talk to the server, and what it trusts.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-// Which requests are admitted, which go first, and what the others are told.
+// Tests which requests are admitted, which go first, and what the others are told.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -152,7 +152,7 @@ std::vector<std::string> RunRanks(int size, const std::function<void(Rank&)>& bo
     close(pipe_ends[0]);
     close(pipe_ends[1]);
   }
-  // What a process writes fits into its pipe, so it ends without being read.
+  // The output of a process fits into its pipe, so it ends without being read.
   std::vector<int> statuses(processes.size());
   for (size_t i = 0; i < processes.size(); ++i) {
     waitpid(processes[i].id, &statuses[i], WUNTRACED);

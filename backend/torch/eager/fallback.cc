@@ -142,7 +142,7 @@ void ReloadFallbackPolicy() {
   }
   Shared& shared = GetShared();
   const std::lock_guard lock(shared.mutex);
-  shared.host_may_compute = !policy.none;
+  shared.host_may_compute = !policy.none && policy.only.empty();
   shared.policy = std::move(policy);
 }
 

@@ -26,7 +26,7 @@ void RunOnCpu(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 // Reads PT_HPU_PLACE_ON_CPU: if empty, any operator may fall back; "none" forbids all; otherwise it
 // is a comma-separated list of the operators that may.
 void ReloadFallbackPolicy();
-// Returns false if it is "none".
+// Returns whether it is empty: only then may the host compute in the place of a recipe.
 bool HostMayCompute();
 
 }  // namespace hpu::torch_backend

@@ -11,6 +11,7 @@
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/errors.h"
 #include "backend/torch/device/pending_storage.h"
+#include "backend/torch/device/run_now.h"
 #include "backend/torch/eager/cpu_call.h"
 #include "backend/torch/eager/fallback.h"
 #include "backend/torch/eager/host_access.h"
@@ -58,8 +59,8 @@ Tensor EmptyStrided(IntArrayRef size, IntArrayRef stride, std::optional<at::Scal
                                            c10::dtype_or_default(dtype));
 }
 
-// A tensor without memory whose elements are 0, as forward-mode differentiation makes for a tensor
-// without a tangent. PyTorch replaces it by real zeros where its elements are read.
+// A tensor without memory whose elements are 0, as forward-mode differentiation makes for a
+// tensor without a tangent. PyTorch replaces it by real zeros where its elements are read.
 Tensor EfficientZeros(IntArrayRef size, std::optional<at::ScalarType> dtype,
                       std::optional<at::Layout> layout, std::optional<at::Device> device,
                       std::optional<bool> pin_memory) {
@@ -99,16 +100,16 @@ void RecordStream(Tensor& self, c10::Stream stream) {
   GetDeviceAllocator().recordStream(self.storage().data_ptr(), stream);
 }
 
-// Returns true if the elements of both lie in memory in the same order without gaps, so that bytes
-// can be copied.
+// Returns true if the elements of both lie in memory in the same order without gaps, so that
+// bytes can be copied.
 bool SameLayout(const Tensor& a, const Tensor& b) {
   return a.scalar_type() == b.scalar_type() && a.is_conj() == b.is_conj() &&
          a.is_neg() == b.is_neg() && a.is_non_overlapping_and_dense() &&
          (a.strides() == b.strides() || (a.is_contiguous() && b.is_contiguous()));
 }
 
-// The bytes that one core copies where the host writes device memory itself. Most of the time of a
-// model's first copy is the first touch of its pages, which cores can do in parallel.
+// The bytes that one core copies where the host writes device memory itself. Most of the time of
+// a model's first copy is the first touch of its pages, which cores can do in parallel.
 // (at::parallel_for is serial in sources compiled without OpenMP, as these are.)
 constexpr size_t kParallelCopyBytes = 1 << 20;
 
@@ -197,16 +198,28 @@ Tensor CopyFrom(const Tensor& self, const Tensor& target, bool non_blocking) {
     }
   } else {
     TORCH_CHECK(source.device().is_cpu(), "cannot copy from ", source.device(), " to hpu");
+    // The copy asks how far the stream is. Recorded calls that are left do not use this memory.
+    const CallsRunNow run_now;
     CopyFromHost(source, target, non_blocking);
   }
   return target;
+}
+
+// Returns whether two tensors are the same elements, as those of `x[:, 0] += 1` are, which Python
+// copies back to `x[:, 0]`.
+bool IsSameView(const Tensor& x, const Tensor& y) {
+  if (x.is_same(y)) return true;
+  return x.storage().is_alias_of(y.storage()) && x.storage_offset() == y.storage_offset() &&
+         x.sizes() == y.sizes() && x.strides() == y.strides() &&
+         x.scalar_type() == y.scalar_type() && x.is_conj() == y.is_conj() &&
+         x.is_neg() == y.is_neg();
 }
 
 // Registered beside _copy_from: tensors with the conjugate or negative bit reach this kernel
 // unchanged, while _copy_from would resolve the bit first; resolving copies, and the copy would
 // call _copy_from again.
 Tensor& Copy(Tensor& self, const Tensor& source, bool non_blocking) {
-  if (!self.is_same(source)) CopyFrom(source, self, non_blocking);
+  if (!IsSameView(self, source)) CopyFrom(source, self, non_blocking);
   return self;
 }
 
@@ -253,8 +266,8 @@ Tensor& Fill(Tensor& self, const at::Scalar& value) {
   const runtime::QueueingCall queueing(CurrentStream());
   BeforeAccess(self.storage(), "aten::fill_");
   const at::AutoDispatchBelowADInplaceOrView guard;
-  // This is PyTorch's own conversion, which refuses values that the type cannot hold, unless there
-  // is only one element.
+  // This is PyTorch's own conversion, which refuses values that the type cannot hold, unless
+  // there is only one element.
   const Tensor element =
       at::full({std::min<int64_t>(self.numel(), 2)}, value, self.options().device(at::kCPU));
   if (FillDense(self, element.const_data_ptr())) return self;
@@ -267,7 +280,7 @@ Tensor& Zero(Tensor& self) { return Fill(self, 0); }
 bool CopyComputes(c10::ArrayRef<c10::IValue> arguments) {
   const Tensor& target = arguments[0].toTensor();
   const Tensor& source = arguments[1].toTensor();
-  return IsHpu(target) && IsHpu(source) && target.numel() > 0 && !target.is_same(source) &&
+  return IsHpu(target) && IsHpu(source) && target.numel() > 0 && !IsSameView(target, source) &&
          !(target.sizes() == source.sizes() && SameLayout(source, target));
 }
 

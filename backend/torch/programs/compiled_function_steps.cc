@@ -3,6 +3,7 @@
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/dtypes.h"
 #include "backend/torch/device/errors.h"
+#include "backend/torch/device/run_now.h"
 #include "backend/torch/programs/compiled_function_frame.h"
 #include "backend/torch/programs/gil_release.h"
 #include "backend/torch/pytorch/unstable_torch.h"
@@ -93,7 +94,10 @@ void CompiledFunction::RunEager(Frame& frame, size_t step) const {
   for (const uint32_t tensor : eager.inputs()) {
     if (!frame.tensors[tensor].defined()) frame.tensors[tensor] = TensorOf(frame, tensor);
   }
-  eager.Run(frame.tensors);
+  {
+    const CallsRunNow run_now;  // the next step needs the memory of the results
+    eager.Run(frame.tensors);
+  }
   for (const uint32_t tensor : std::get<EagerStep>(function().steps[step]).outputs) {
     if (!frame.tensors[tensor].defined()) continue;
     frame.slots[executor_->EagerSlot(tensor)] = AddressOf(frame.tensors[tensor].data_ptr());

@@ -8,7 +8,7 @@ using torch::autograd::variable_list;
 
 namespace {
 
-// The engine carries the error to another thread than the one whose Python raised it.
+// Autograd may rethrow this error on another thread than the one whose Python code raised it.
 [[noreturn]] void ThrowPythonError() {
   python_error error;
   error.persist();

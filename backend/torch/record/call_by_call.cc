@@ -57,8 +57,9 @@ void RunCall(const Recording& recording, const Recording::Call& call) {
     const c10::Storage& storage = recording.values()[value++].storage;
     if (PendingOf(*storage.unsafeGetStorageImpl()) == nullptr) continue;
     at::Tensor result = std::move(results[i]);
-    if (result.strides() != rule.results[i].form.strides) {
-      const TensorForm& form = rule.results[i].form;
+    // The CPU's norms, for one, give statistics of narrow inputs in another type.
+    const TensorForm& form = rule.results[i].form;
+    if (result.strides() != form.strides || result.scalar_type() != form.dtype) {
       at::Tensor copy = form.Over(NewStorage(storage.nbytes()), 0);
       copy.copy_(result);
       result = std::move(copy);

@@ -32,7 +32,7 @@ struct CallProgram {
     std::vector<int64_t> sizes;  // kEmpty
   };
   std::vector<Made> made;
-  // What the operator makes of `out` tensors that have another size than its results.
+  // The form that the operator gives an `out` tensor that has another size than its result.
   struct Resize {
     size_t tensor = 0;  // among the signature's tensors
     std::vector<int64_t> sizes;

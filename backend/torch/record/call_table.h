@@ -1,4 +1,4 @@
-// What this process knows about the calls of one operator, by signature.
+// A table of all that this process knows about the calls of one operator, by signature.
 #pragma once
 
 #include <chrono>

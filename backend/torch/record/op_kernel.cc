@@ -65,6 +65,12 @@ bool HasSeveralFloats(c10::ArrayRef<IValue> arguments) {
   return several;
 }
 
+bool HasFloat8(const CallSignature& call) {
+  return std::ranges::any_of(call.tensors(), [](const at::Tensor* tensor) {
+    return at::isFloat8Type(tensor->scalar_type());
+  });
+}
+
 }  // namespace
 
 void SetRecipeOps(const std::vector<std::string>& names) {
@@ -121,8 +127,9 @@ void OpKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet key
   CallTable::Found found = table_.Find(call);
   if (found.made == nullptr) {
     // A warm-up in compile-only mode is there to have the programs.
-    const bool at_once =
-        runtime::IsCompileOnly() || (takes_statistics_ && HasSeveralFloats(arguments));
+    // CPU kernels of many operators lack float8.
+    const bool at_once = runtime::IsCompileOnly() || HasFloat8(call) ||
+                         (takes_statistics_ && HasSeveralFloats(arguments));
     if (direct && !found.worth_a_program && !at_once && IndicesFit(arguments)) {
       return RunDirectly(op, keys, stack);
     }

@@ -32,10 +32,11 @@ uintptr_t NameOf(const c10::Storage& storage) {
 }
 
 // By call: operator, overload, arguments by position, arguments by name, and by tensor among the
-// results the tensor that a call makes, or None.
+// results the tensor that a call makes, or None, and how many numbers it has in the recording.
 py::list CallsOf(const Recording& recording) {
   py::list calls;
-  for (const Recording::Call& call : recording.calls()) {
+  for (size_t i = 0; i < recording.calls().size(); ++i) {
+    const Recording::Call& call = recording.calls()[i];
     const CallRule& rule = *call.rule;
     const std::vector<at::Tensor> tensors = recording.TensorsOf(call);
     const double* number = recording.numbers().data() + call.first_number;
@@ -54,7 +55,8 @@ py::list CallsOf(const Recording& recording) {
     }
     const auto [positional, named] = ToPythonCall(rule.op, arguments);
     calls.append(py::make_tuple(rule.op.schema().name(), rule.op.schema().overload_name(),
-                                positional, named, results));
+                                positional, named, results,
+                                recording.EndOfNumbers(i) - call.first_number));
   }
   return calls;
 }

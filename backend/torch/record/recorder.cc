@@ -9,6 +9,7 @@
 #include "backend/runtime/stream.h"
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/errors.h"
+#include "backend/torch/device/run_now.h"
 #include "backend/torch/eager/cpu_call.h"
 #include "backend/torch/eager/fallback.h"
 #include "backend/torch/eager/kernels.h"
@@ -16,7 +17,6 @@
 #include "backend/torch/programs/gil_release.h"
 #include "backend/torch/record/call_by_call.h"
 #include "backend/torch/record/front_end.h"
-#include "backend/torch/record/run_now.h"
 
 namespace hpu::torch_backend {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/pending_storage.h"
+#include "backend/torch/device/run_now.h"
 #include "backend/torch/record/front_end.h"
 #include "backend/torch/record/recorder.h"
-#include "backend/torch/record/run_now.h"
 
 namespace hpu::torch_backend {
 

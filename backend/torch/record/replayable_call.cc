@@ -6,8 +6,8 @@
 #include "backend/runtime/stream.h"
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/pending_storage.h"
+#include "backend/torch/device/run_now.h"
 #include "backend/torch/record/call_by_call.h"
-#include "backend/torch/record/run_now.h"
 #include "program/program.h"
 
 namespace hpu::torch_backend {

@@ -57,7 +57,7 @@ class ReplayableCall {
     c10::Storage storage;  // of a tensor that does not fill its storage: it must stay the same one
     bool used = false;
   };
-  // Where a tensor of the program is.
+  // The place at which a tensor of the program is found.
   struct Place {
     enum class Kind : uint8_t { kGiven, kMade, kKept, kEmpty };
     Kind kind = Kind::kKept;

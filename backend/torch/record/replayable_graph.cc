@@ -7,7 +7,7 @@
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/errors.h"
 #include "backend/torch/device/pending_storage.h"
-#include "backend/torch/record/run_now.h"
+#include "backend/torch/device/run_now.h"
 #include "program/program.h"
 
 namespace hpu::torch_backend {

@@ -1,10 +1,12 @@
-// The inner kernel where the CPU has AMX, in BF16 or INT8: up to 2 x 2 tiles of 16 x 16
-// accumulators stay in tile registers while k runs. B lies in the panels of AVX512_BF16
-// (PanelType::kBF16Pairs; for 8-bit integers kI8Quads, and "pairs" below are quads), and the 16
-// columns of one step are one row of a tile. A is read where it lies, a row of a tile per row.
-// Finished accumulators go to memory, where the epilogue reads them row by row.
+// The inner kernel for CPUs with AMX, in BF16 or INT8. Up to 2 x 2 tiles of 16 x 16 accumulators
+// stay in tile registers while k runs. B lies in the panels of AVX512_BF16 (PanelType::kBF16Pairs;
+// for 8-bit integers kI8Quads, and "pairs" below are quads): one pair of k of 16 columns is one row
+// of a tile. A is read in place: one row of A is one row of a tile. Finished accumulators are
+// stored in memory, where the epilogue reads them row by row.
 //
-// Tiles 0 to 3 are accumulators (2 * half of A + vector of B), 4 and 5 are A, 6 and 7 are B.
+// The rows of A are two halves h = 0 and 1 of up to 16 rows each, and the columns of B are two
+// vectors v = 0 and 1 of 16 columns each. Tile 4 + h holds half h of A, tile 6 + v holds vector v
+// of B, and tile 2 * h + v holds the accumulators of their product.
 #pragma once
 
 #include "graph_compiler/contraction/tiles/ir_emitter.h"

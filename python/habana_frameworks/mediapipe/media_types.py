@@ -60,7 +60,7 @@ class readerOutType:
 
 
 class lastBatchStrategy:
-    """What becomes of the last batch of an epoch where the files do not fill it: it is dropped,
+    """The treatment of the last batch of an epoch if the files do not fill it: it is dropped,
     filled by files drawn at random (CYCLIC) or by its last file (PAD), or filled by its last file
     while the reader's output `batch` says how many are real (PARTIAL)."""
 

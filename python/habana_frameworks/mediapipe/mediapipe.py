@@ -26,7 +26,7 @@ class MediaTensor:
 
     @property
     def dev_addr(self) -> int:
-        """What the iterators' get_tensor takes."""
+        """The address that the iterators' get_tensor takes."""
         return self.tensor.data_ptr()
 
     @property

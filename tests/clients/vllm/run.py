@@ -102,7 +102,7 @@ _ENVIRONMENT = {
 
 
 def run(name: str, cache: str) -> tuple[dict[str, Any] | None, Path]:
-    """What the case found, or None if it failed, and its log. Programs are kept in `cache`."""
+    """Returns the case's findings, or None if it failed, and its log. `cache` keeps programs."""
     case = dict(CASES[name])
     environment = os.environ | _ENVIRONMENT | case.pop("environment", {}) | {"HPU_CACHE_DIR": cache}
     script = case.pop("script", "offline.py")

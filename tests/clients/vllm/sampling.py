@@ -30,7 +30,7 @@ class _Reference:
 
     @torch.no_grad()
     def logits(self, tokens: list[int]) -> torch.Tensor:
-        """Of the token after these."""
+        """Returns the logits of the token after these."""
         return self._model(torch.tensor([tokens])).logits[0, -1]
 
     def gap(self, prompt: list[int], answer: list[int], penalize: Penalty) -> float:

@@ -33,7 +33,7 @@ _SIZES = {
     "tie_word_embeddings": False,
 }
 _EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 256}
-# What each family of models adds to the sizes.
+# The settings that each family of models adds to the sizes.
 FAMILIES: dict[str, dict[str, Any]] = {
     "llama": {},
     "qwen2": {},

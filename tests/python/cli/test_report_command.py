@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import browser
+import pytest
 from helpers import fresh_process
 from processes import output_of
 
@@ -59,6 +60,16 @@ def test_command_reports_on_a_script_that_fails(tmp_path, capsys):
     assert "the script failed: ValueError: as asked" in page.read_text()
     assert cli.main(["report", str(tmp_path / "none.py")]) == 1
     assert "there is no file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["profile", "record"])
+def test_other_commands_show_the_error_of_a_script_too(tmp_path, capsys, command):
+    script = tmp_path / "script.py"
+    script.write_text("def inner():\n    raise ValueError('as asked')\n\n\ninner()\n")
+    assert cli.main([command, str(script)]) == 1
+    error = capsys.readouterr().err
+    assert "the script failed: ValueError: as asked" in error
+    assert 'script.py", line 5' in error and "runpy" not in error
 
 
 def test_steady_path_is_untouched_by_reports():

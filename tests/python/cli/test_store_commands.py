@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import io
 import json
@@ -14,9 +15,10 @@ from conftest import stop_daemon
 from stored_programs import ask, refusal, run
 
 from habana_frameworks.torch import cli, native
-from habana_frameworks.torch.cli import maintenance_commands
+from habana_frameworks.torch.cli import values
 from habana_frameworks.torch.dynamo.programs.bundle import BundleError, BundleReader
 from habana_frameworks.torch.dynamo.programs.cache_artifacts import ProgramArtifact
+from habana_frameworks.torch.dynamo.programs.local_daemon import open_client
 from habana_frameworks.torch.dynamo.programs.service import service
 
 
@@ -49,12 +51,30 @@ def test_gc_wants_to_be_told_what(stored, capsys):
     ("text", "number"), [("0", 0), ("500MB", 500 << 20), ("1.5 GiB", 3 << 29), ("7b", 7)]
 )
 def test_sizes(text, number):
-    assert maintenance_commands.parse_size(text) == number
+    assert values.parse_size(text) == number
+
+
+@pytest.mark.parametrize("text", ["-1", "4294967296", "99999999999999999999", "many"])
+@pytest.mark.parametrize("command", ["ls", "profile"])
+def test_limits_that_are_no_counts(text, command, capsys):
+    """They are refused by the command line, and by the client that Python callers have."""
+    with pytest.raises(SystemExit):
+        cli.main([command, "--limit", text, *(["script.py"] if command == "profile" else [])])
+    assert "expected a whole number from 0 to 4294967295" in capsys.readouterr().err
+
+
+def test_the_client_refuses_limits_that_are_no_counts():
+    client, _ = open_client()
+    for limit in (-1, 1 << 32, "many"):
+        with pytest.raises(TypeError):
+            client.list(limit)
+    with pytest.raises(argparse.ArgumentTypeError, match="more than"):
+        values.parse_size("99999999999999999999TB")
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("12h", 43200), ("30d", 2592000)])
 def test_times(text, seconds):
-    assert maintenance_commands.parse_time(text) == seconds
+    assert values.parse_time(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "GB", "-1", "10 parsecs", "1e9"])

@@ -64,7 +64,7 @@ def test_torchvision_is_imported_without_the_loader(tmp_path):
 
 
 def run_beside(folder, code, program):
-    """What `program` prints where `code` is the only torchvision."""
+    """Returns what `program` prints where `code` is the only torchvision."""
     if code is not None:
         (folder / "torchvision").mkdir()
         (folder / "torchvision/__init__.py").write_text(

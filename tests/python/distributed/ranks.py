@@ -36,7 +36,7 @@ def equal(got, wanted):
 def run_ranks(
     size: int, script: str, variables: dict[str, str] | None = None
 ) -> list[subprocess.CompletedProcess[str]]:
-    """What became of each rank's process.
+    """Runs the script in each rank and returns the ended processes.
 
     variables: of the environment. Each rank is the fork of an interpreter that has imported
     PyTorch, or a fresh one if a variable may have been read by then.
@@ -116,7 +116,7 @@ def _run_forked(
 
 
 def expect_success(size: int, script: str, variables: dict[str, str] | None = None) -> list[str]:
-    """What each rank printed; fails the test with the errors of a rank that failed."""
+    """Returns what each rank printed; fails the test with the errors of a rank that failed."""
     results = run_ranks(size, script, variables)
     for rank, result in enumerate(results):
         assert result.returncode == 0, f"rank {rank}: {result.stdout}\n{result.stderr[-4000:]}"

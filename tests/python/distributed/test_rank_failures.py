@@ -1,4 +1,4 @@
-"""What the other ranks see when one rank fails: an error that names it, and never a hang."""
+"""When one rank fails, the others get an error that names it, and never hang."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def made(*shape: int, dtype: torch.dtype = F32) -> torch.Tensor:
     return values.to(dtype).to("hpu")
 
 
-# Of the other type than the operator's list says, or of both types, where one list is promote.
+# These have another type than the operator's list says, or both types where that list is PROMOTE.
 X, Y = made(4, 4), made(4, 4)
 V, IMAGE, FILTER = made(4), made(1, 2, 4, 4), made(2, 2, 2, 2)
 LINE, SOLID = made(1, 2, 4), made(1, 2, 3, 3, 3)

@@ -32,6 +32,26 @@ def test_a_replay_reads_and_writes_the_same_memory():
     close(counter, torch.full((1,), 3.0))
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x + torch.tensor([1.0, 2.0, 3.0], device=x.device),
+        lambda x: x + torch.ones(3).to(x.device),
+        lambda x: x * torch.tensor(3.0, device=x.device),
+        lambda x: x[[2, 0]],
+    ],
+    ids=["list", "tensor", "number", "indices"],
+)
+def test_tensors_from_the_cpu_are_constants(function):
+    x = matrix(3).to("hpu")
+    graph = torch.hpu.HPUGraph()
+    with torch.hpu.graph(graph):
+        result = function(x)
+    x.fill_(2.0)
+    graph.replay()
+    close(result, function(torch.full((3,), 2.0)))
+
+
 def test_a_dry_run_waits_for_the_first_replay():
     x = matrix(3).to("hpu")
     torch.hpu.synchronize()

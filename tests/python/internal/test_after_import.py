@@ -1,4 +1,4 @@
-"""What happens around the import of a module from elsewhere."""
+"""Tests what happens around the import of a module from elsewhere."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_views(name: str, order: tuple[int, ...]) -> None:
 
 
 def test_random_views() -> None:
-    """What slices, splits and permutations make is found again without as_strided."""
+    """Results of slices, splits and permutations are found again without as_strided."""
     for seed in range(300):
         draw = random.Random(seed)
         view = base = _base(4, 6, 8)

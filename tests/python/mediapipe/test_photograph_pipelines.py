@@ -262,7 +262,7 @@ def test_every_form_of_a_result(folder):
 
 
 def test_a_lazy_chain_and_single_steps_give_the_same_pixels(folder):
-    """What is fused into decoding, and the same operators on pixels that have two consumers."""
+    """Operators that are fused into decoding give the same as on pixels with two consumers."""
 
     class Chain(Pipeline):
         shared = False

@@ -35,7 +35,7 @@ def test_exponential_numbers_are_never_zero():
 
 @pytest.mark.parametrize("replacement", [False, True])
 def test_samples_are_drawn_by_their_weights(replacement):
-    """Of 2^16 draws, a quarter gets 16384 +- 111 and half 32768 +- 128."""
+    """A weight of a quarter gets 16384 +- 111 of 2^16 draws, and one of half gets 32768 +- 128."""
     weights = torch.tensor([0.0, 1, 0, 2, 1, 0]).repeat(1 << 16, 1).to("hpu")
     torch.hpu.manual_seed(2)
     if replacement:

@@ -157,6 +157,35 @@ def test_logaddexp_of_equal_infinities():
     compiled_whole(check(torch.logaddexp, x, y))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (y := x.log_softmax(-1), y.argmax(-1)),
+        lambda x: (y := x.softmax(-1), *y.max(-1)),
+        lambda x: (y := x + 1, y.argmin()),
+        lambda x: (y := x / 0.7) == F.max_pool1d(y[None], 3, 1, 1)[0],
+        lambda x: (y := x / 0.7).gather(1, y.argmax(-1, keepdim=True)) == y.amax(-1, keepdim=True),
+    ],
+    ids=["argmax", "max", "argmin", "maxima of neighbours", "gathered maxima"],
+)
+def test_a_selection_of_narrow_values_compares_stored_values(function, dtype):
+    """A fused kernel has the unrounded value where another one has the stored one."""
+    x = torch.randn(8, 33, generator=torch.Generator().manual_seed(0)).to(dtype)
+    compiled = torch.compile(function, backend="hpu_backend")(x.to("hpu"))
+    wanted = function(x)
+    if isinstance(wanted, torch.Tensor):
+        assert torch.equal(compiled.cpu(), wanted)
+    else:
+        values = compiled[0].cpu().float()
+        torch.testing.assert_close(values, wanted[0].float(), atol=0.02, rtol=0.02)
+        index = compiled[-1].cpu()
+        if index.dim() == 0:
+            assert values.flatten()[index] == values.min()
+        else:
+            assert torch.equal(values.gather(1, index[:, None])[:, 0], values.amax(1))
+
+
 def put_first_row_at(x: torch.Tensor, row: int) -> torch.Tensor:
     return x.scatter(0, torch.full_like(x[:1], row, dtype=torch.int64), x[:1])
 

@@ -1,4 +1,4 @@
-"""What is registered for operators that torch.library.custom_op makes."""
+"""Registrations for operators that torch.library.custom_op makes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the programs of the modules beside this one are made with."""
+"""Helpers for the programs of the modules beside this one."""
 
 from __future__ import annotations
 

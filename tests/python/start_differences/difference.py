@@ -1,4 +1,4 @@
-"""What one difference is, and how the modules beside this one register theirs."""
+"""The form of one difference, and how the modules beside this one register theirs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program is called with."""
+"""Differences in the arguments that a program is called with."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What SSD does with the boxes of photographs: windows that keep enough of them, flips, and their
-encoding by anchors. Boxes are left, top, right and bottom, as shares of the image."""
+"""The operations of SSD on the boxes of photographs: windows that keep enough of them, flips, and
+their encoding by anchors. Boxes are left, top, right and bottom, as shares of the image."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class Executor:
         return min(call.operator.epoch_length() for call in self._calls if call.operator.READS)
 
     def begin_epoch(self) -> None:
-        """What is left of the epoch before is dropped."""
+        """Begins the next epoch and drops the batches that are left of the one before."""
         self._check_process()
         self._batches.clear()
         self._next = None

@@ -1,4 +1,4 @@
-"""Which samples are in which batch: slices for several devices, shuffling, and the last batch."""
+"""Assigns samples to batches: slices for several devices, shuffling, and the last batch."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What operators have at hand for one batch, and the values that flow between them: tensors of the
-host, files that are being read, images that are not yet decoded, and views of arrays."""
+"""The context in which operators run for one batch, and the values that flow between them: tensors
+of the host, files that are being read, images that are not yet decoded, and views of arrays."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class HPUUnet3DPytorchIterator(HPUGenericPytorchIterator):
     """Volumes and their labels."""
 
 
-# Where the reference chooses the device by the class, the pipeline's device is what counts here.
+# The reference chooses the device by the class; here the pipeline's device counts.
 CPUHPUResnetPytorchIterator = HPUResnetPytorchIterator
 CPUHPUUnet3DPytorchIterator = HPUUnet3DPytorchIterator
 CPUUnet3DPytorchIterator = HPUUnet3DPytorchIterator

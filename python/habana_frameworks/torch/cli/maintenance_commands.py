@@ -3,36 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import re
 from typing import Any
 
 from .daemon import daemon_client
 from .errors import CommandError
 from .progress import Progress
 from .store_commands import find_manifests
+from .values import parse_size, parse_time
 
 # The time for reading a whole store.
 _VERIFY_TIMEOUT_S = 24 * 3600.0
-_SIZE_UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
-_TIME_UNITS = {"": 1, "s": 1, "min": 60, "h": 3600, "d": 86400}
-
-
-def _number_with_unit(text: str, units: dict[str, int], example: str) -> int:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text)
-    known = {name.lower(): factor for name, factor in units.items()}
-    if found is None or found[2].lower().replace("ib", "b") not in known:
-        raise argparse.ArgumentTypeError(f"{text!r} is not like {example}")
-    return int(float(found[1]) * known[found[2].lower().replace("ib", "b")])
-
-
-def parse_size(text: str) -> int:
-    """A number of bytes; units are powers of 1024, as in the server's --max-size."""
-    return _number_with_unit(text, _SIZE_UNITS, "500MB or 10GB")
-
-
-def parse_time(text: str) -> int:
-    """A number of seconds."""
-    return _number_with_unit(text, _TIME_UNITS, "12h or 30d")
 
 
 def add_pin_arguments(command: argparse.ArgumentParser) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
-from ..internal.progress_bar import ProgressBar
+from ..internal.progress_bar import ProgressBar, stderr_is_terminal
 
 
 class Progress(ProgressBar):
@@ -16,7 +14,7 @@ class Progress(ProgressBar):
         self._text = text
 
     def __enter__(self) -> Progress:
-        if sys.stderr.isatty():
+        if stderr_is_terminal():
             self.show(self._text, counted=True)
         return self
 

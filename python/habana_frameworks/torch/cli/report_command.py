@@ -7,12 +7,11 @@ import contextlib
 import dataclasses
 import os
 import sys
-import traceback
 from pathlib import Path
 from typing import Any
 
 from .errors import CommandError
-from .script import add_script_arguments, check_script, run_script
+from .script import add_script_arguments, check_output, check_script, run_script
 
 _PAGE = "hpu_report.html"
 
@@ -32,32 +31,27 @@ def report(arguments: argparse.Namespace) -> dict[str, Any] | str:
 
     check_script(arguments.script)
     page = arguments.output or (None if arguments.json else _PAGE)
-    if page is not None and not os.access(Path(page).resolve().parent, os.W_OK):
-        raise CommandError(f"cannot write {page}")
+    if page is not None:
+        check_output(page)
     # With --json, standard output holds nothing but the report.
     output = sys.stderr if arguments.json else sys.stdout
     problem = ""
     with record() as recording, contextlib.redirect_stdout(output):
         try:
             run_script(arguments.script, arguments.arguments)
-        except (Exception, KeyboardInterrupt) as error:
+        except CommandError as error:
             # The user wants to see what happened until the error.
-            if not isinstance(error, CommandError):
-                traceback.print_exc()
-            text = str(error) if isinstance(error, CommandError) else _last_line(error)
-            problem = f"the script failed: {text}"
+            problem = str(error)
+        except KeyboardInterrupt:
+            problem = "the script failed: KeyboardInterrupt"
     command = " ".join([os.path.basename(arguments.script), *arguments.arguments])
     document = collect(command, recording)
     if problem:
         document = dataclasses.replace(document, notes=[problem, *document.notes])
     if page is not None:
-        Path(page).write_text(to_html(document))
+        Path(page).write_text(to_html(document), encoding="utf-8")
     if arguments.json:
         return document.as_dict() | ({"problem": problem} if problem else {})
     if problem:
         raise CommandError(f"{problem}; the report of what it did is in {page}")
     return f"{document.summary()}\n{page}\n"
-
-
-def _last_line(error: BaseException) -> str:
-    return traceback.format_exception_only(error)[-1].strip()

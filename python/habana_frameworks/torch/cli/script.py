@@ -6,6 +6,8 @@ import argparse
 import os
 import runpy
 import sys
+import traceback
+from pathlib import Path
 
 from .errors import CommandError
 
@@ -20,8 +22,16 @@ def check_script(script: str) -> None:
         raise CommandError(f"there is no file {script}")
 
 
+def check_output(file: str) -> None:
+    """Called before a script runs, because it may run for long."""
+    folder = Path(file).resolve().parent
+    if not os.access(folder, os.W_OK):
+        raise CommandError(f"cannot write {file}")
+
+
 def run_script(script: str, arguments: list[str]) -> None:
-    """Runs it as `python script arguments` does; an exit code other than 0 is an error here."""
+    """Runs it as `python script arguments` does. An exit code other than 0, and an exception, whose
+    traceback is printed, are errors here."""
     before = sys.argv, sys.path[0]
     sys.argv = [script, *arguments]
     sys.path[0] = os.path.dirname(os.path.abspath(script))
@@ -29,6 +39,14 @@ def run_script(script: str, arguments: list[str]) -> None:
         runpy.run_path(script, run_name="__main__")
     except SystemExit as end:
         if end.code not in (None, 0):
-            raise CommandError(f"{script} ended with {end.code}") from end
+            raise CommandError(f"the script failed: {script} ended with {end.code}") from end
+    except Exception as error:
+        # The first frames are those of this function and of runpy.
+        inner = error.__traceback__
+        while inner is not None and inner.tb_frame.f_code.co_filename != script:
+            inner = inner.tb_next
+        traceback.print_exception(error.with_traceback(inner or error.__traceback__))
+        last_line = traceback.format_exception_only(error)[-1].strip()
+        raise CommandError(f"the script failed: {last_line}") from None
     finally:
         sys.argv, sys.path[0] = before

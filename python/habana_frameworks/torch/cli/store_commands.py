@@ -13,6 +13,7 @@ from ..dynamo.records.records import Difference, difference
 from .daemon import daemon_client
 from .errors import CommandError
 from .start_commands import add_starts_arguments, explain_starts
+from .values import parse_count
 
 Factors = list[tuple[str, str]]
 
@@ -87,7 +88,7 @@ def label_of(manifest: dict[str, Any]) -> str:
 
 
 def add_ls_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--limit", type=int, default=0, help="list at most this many")
+    command.add_argument("--limit", type=parse_count, default=0, help="list at most this many")
 
 
 def ls(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:

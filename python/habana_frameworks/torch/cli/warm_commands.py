@@ -12,8 +12,9 @@ from typing import Any
 from .daemon import daemon_client
 from .errors import CommandError
 from .progress import Progress
-from .script import add_script_arguments, check_script, run_script
+from .script import add_script_arguments, check_output, check_script, run_script
 from .tables import size
+from .values import parse_positive
 
 
 def add_warm_arguments(command: argparse.ArgumentParser) -> None:
@@ -25,7 +26,7 @@ def add_warm_arguments(command: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--execute", action="store_true", help="launch each program once, as a service will"
     )
-    command.add_argument("--parallel", type=_positive, help="requests at the server at a time")
+    command.add_argument("--parallel", type=parse_positive, help="requests at the server at a time")
     command.add_argument("--html", metavar="FILE", type=Path, help="write the report as a page")
 
 
@@ -37,12 +38,6 @@ def add_replay_arguments(command: argparse.ArgumentParser) -> None:
 def add_record_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("-o", "--output", default="manifest.yaml", help="the manifest")
     add_script_arguments(command)
-
-
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number above 0")
-    return int(text)
 
 
 def warm(arguments: argparse.Namespace) -> dict[str, Any] | str:
@@ -70,8 +65,7 @@ def record(arguments: argparse.Namespace) -> dict[str, Any] | str:
     from ..warmup.record import record
 
     check_script(arguments.script)
-    if not os.access(Path(arguments.output).resolve().parent, os.W_OK):
-        raise CommandError(f"cannot write {arguments.output}")
+    check_output(arguments.output)
     what = " ".join([os.path.basename(arguments.script), *arguments.arguments])
     # With --json, standard output holds nothing but the answer.
     output = sys.stderr if arguments.json else sys.stdout

@@ -46,7 +46,7 @@ _OF_NUMBERS = {
 
 
 class Made(NamedTuple):
-    """What a tensor among the results of an operator is made of."""
+    """The source of a tensor among the results of an operator."""
 
     kind: str  # "output": the program's next output; "empty": memory of 0 bytes; "undefined"
     dtype: torch.dtype = torch.float32
@@ -54,7 +54,7 @@ class Made(NamedTuple):
 
 
 class Resize(NamedTuple):
-    """What an operator makes of an `out` tensor that has another size than its result."""
+    """The form that an operator gives an `out` tensor that has another size than its result."""
 
     tensor: int  # its place among the tensors of the call
     sizes: tuple[int, ...]
@@ -62,7 +62,8 @@ class Resize(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What becomes of the calls of one signature (backend/torch/record/call_program.h)."""
+    """The program for the calls of one signature (backend/torch/record/call_program.h), or the
+    reason why there is none."""
 
     program: Any  # _torch.Program, or None
     refusal: str = ""  # why there is no program
@@ -237,8 +238,8 @@ def _replace(
 
 
 def resizes_between(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -> list[Resize]:
-    """What a call makes of `out` tensors that have another size than its results. `before` and
-    `after` are the tensors of the call."""
+    """Returns the forms that a call gives `out` tensors that have another size than its results.
+    `before` and `after` are the tensors of the call."""
     return [
         Resize(i, tuple(fake.shape), fake.stride())
         for i, (fake, tensor) in enumerate(zip(after, before, strict=True))

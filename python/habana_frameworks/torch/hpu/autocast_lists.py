@@ -1,4 +1,4 @@
-"""Which operators autocast casts on hpu, and to what. The lists are those of the bridge.
+"""The operators that autocast casts on hpu, and to which types. The lists are the bridge's.
 
 A name is that of an aten operator and stands for all of its overloads; with an overload, as in
 "pow.Scalar", it stands for that one. In-place forms and forms with out= are never cast.
@@ -32,7 +32,7 @@ FP32 = (
 )
 # The bridge's list has iadd and truediv besides, which are no operators.
 PROMOTE = ("add", "addcdiv", "addcmul", "cat", "div", "exp", "mul", "pow", "stack", "sub")
-# Of these only the first argument is cast where they are in lower precision: statistics and weights
+# Only the first argument of these is cast where they are in lower precision: statistics and weights
 # keep their type.
 FIRST_ARGUMENT = frozenset({"batch_norm", "group_norm", "instance_norm", "layer_norm"})
 # The bridge lists none of these, and PyTorch refuses arguments of mixed types. Where the types

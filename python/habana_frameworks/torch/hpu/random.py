@@ -47,7 +47,10 @@ def unset_rng_ctx(form: str) -> None:
 
 
 def manual_seed(seed: int) -> None:
-    native.torch_module().manual_seed(int(seed))
+    number = int(seed)
+    if not -(1 << 63) <= number < 1 << 64:
+        raise RuntimeError(f"seed {number} is not in the range from -2^63 to 2^64 - 1")
+    native.torch_module().manual_seed(number % (1 << 64))
 
 
 def manual_seed_all(seed: int) -> None:

@@ -19,7 +19,8 @@ class _Loader(importlib.abc.Loader):
         self._finder = finder
 
     def __getattr__(self, name: str) -> Any:
-        """Who has only looked for the module may ask its loader for more, such as its file."""
+        """A caller that has only looked for the module may ask its loader for more, such as its
+        file."""
         return getattr(self._loader, name)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:

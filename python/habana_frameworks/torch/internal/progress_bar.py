@@ -6,8 +6,14 @@ it.
 
 from __future__ import annotations
 
+import sys
 from types import TracebackType
 from typing import Any
+
+
+def stderr_is_terminal() -> bool:
+    """False, too, where standard error was closed, as it is for daemons."""
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 class ProgressBar:

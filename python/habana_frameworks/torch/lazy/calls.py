@@ -1,4 +1,4 @@
-"""What the results of an ATen call are like, found out on fake tensors."""
+"""Describes the results of an ATen call, which it finds out on fake tensors."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Result(NamedTuple):
 
 
 class Description(NamedTuple):
-    """What becomes of the calls of one signature (backend/torch/record/call_rule.h)."""
+    """The way in which calls of one signature are recorded (backend/torch/record/call_rule.h)."""
 
     refusal: str = ""  # why such calls are not recorded
     counts: Sequence[int] = ()  # by result of the operator: the length of a list, or -1

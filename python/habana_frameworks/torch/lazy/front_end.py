@@ -11,7 +11,8 @@ from ..dynamo.capture.decompositions.aten_rules import ATEN_RULES
 
 
 class _FrontEnd:
-    """What C++ calls. What captures and compiles is imported at the first call that needs it."""
+    """The functions that C++ calls. The modules that capture and compile are imported at the first
+    call that needs them."""
 
     @staticmethod
     def compile_call(*call: Any) -> Any:

@@ -33,11 +33,11 @@ class VaryingNumbers:
     def add_input(self, mode: FakeTensorMode, calls: Sequence[Any]) -> list[torch.Tensor]:
         """The fake tensors of the input that holds the numbers: one or none."""
         place = 0
-        for name, _, args, kwargs, _ in calls:
-            for k, number in enumerate(_numbers(args, kwargs)):
+        for name, _, args, kwargs, _, count in calls:
+            for k, number in enumerate(_counted(args, kwargs, count)):
                 if place + k in self._wanted and _entry(name, args, kwargs, number) is not None:
                     self.taken.append(place + k)
-            place += len(_numbers(args, kwargs))
+            place += count
         if not self.taken:
             return []
         with mode:
@@ -49,9 +49,8 @@ class VaryingNumbers:
         if inputs:
             self._elements = dict(zip(self.taken, inputs[0].unbind(), strict=True))
 
-    def call(self, packet: Any, op: Any, args: Any, kwargs: Any) -> Any:
-        """The result of the next call of the recording."""
-        count = len(_numbers(args, kwargs))
+    def call(self, packet: Any, op: Any, args: Any, kwargs: Any, count: int) -> Any:
+        """The result of the next call of the recording, which has `count` numbers."""
         first, self._next = self._next, self._next + count
         taken = [k for k in range(count) if first + k in self._elements]
         if not taken:
@@ -64,6 +63,13 @@ class VaryingNumbers:
 
 def _numbers(args: Any, kwargs: Any) -> list[float]:
     return [leaf for leaf in tree_leaves((args, kwargs)) if type(leaf) is float]
+
+
+def _counted(args: Any, kwargs: Any, count: int) -> list[float]:
+    """The numbers of a call that may be inputs. The numbers of arange are sizes of its result,
+    which the recording does not count."""
+    numbers = _numbers(args, kwargs)
+    return numbers if len(numbers) == count else []
 
 
 def _short(name: str) -> str:

@@ -42,8 +42,9 @@ _DEVICE = "hpu"
 _BATCH_NORM = torch.ops.aten.native_batch_norm
 _counter = itertools.count()
 # By call: operator, overload, arguments by position and by name, and by tensor among the results
-# the tensor that the call makes, or None.
-RecordedCall = tuple[str, str, tuple[Any, ...], dict[str, Any], Sequence[torch.Tensor | None]]
+# the tensor that the call makes, or None; and how many floating-point numbers of the arguments the
+# recording counts.
+RecordedCall = tuple[str, str, tuple[Any, ...], dict[str, Any], Sequence[torch.Tensor | None], int]
 # A storage of hpu: its name (UntypedStorage._cdata) and its bytes.
 Value = tuple[int, int]
 # Such a storage, whether it is a weight, and whether it is one that is trained; or a tensor on the
@@ -62,7 +63,8 @@ class Input(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What becomes of a recording (backend/torch/record/recorded_program.h)."""
+    """The program for a recording (backend/torch/record/recorded_program.h), or the reason why
+    there is none."""
 
     program: Any  # _torch.Program, or None
     refusal: str = ""  # why there is no program
@@ -227,6 +229,7 @@ class _Capture:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         results: Sequence[torch.Tensor | None],
+        numbers: int,
     ) -> None:
         namespace, _, short = name.partition("::")
         packet = getattr(getattr(torch.ops, namespace), short)
@@ -237,7 +240,7 @@ class _Capture:
         # statistics are written. The others would be taken apart, which is the compiler's work.
         as_recorded = nullcontext() if packet is _BATCH_NORM else DisablePythonDispatcher()
         with as_recorded:
-            result = self.numbers.call(packet, op, args, kwargs)
+            result = self.numbers.call(packet, op, args, kwargs, numbers)
         for leaf, made in zip(tree_leaves(result), results, strict=True):
             if made is None or made.numel() == 0:
                 continue
@@ -322,7 +325,7 @@ def _row(forms: Sequence[Form], size: int) -> Form:
 def _forms_in(calls: Sequence[RecordedCall]) -> dict[int, list[Form]]:
     """By name of a storage: the forms in which calls use it, each once, in their order."""
     forms: dict[int, dict[Form, None]] = {}
-    for _, _, args, kwargs, results in calls:
+    for _, _, args, kwargs, results, _ in calls:
         made = [tensor for tensor in results if tensor is not None]
         for tensor in (*tensors_among(args, kwargs), *made):
             if tensor.device.type == _DEVICE:

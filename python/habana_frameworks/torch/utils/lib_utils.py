@@ -1,4 +1,4 @@
-"""Where programs in C and C++ find the headers and libraries of the device: those of the Synapse
+"""The folders in which programs in C and C++ find headers and libraries: those of the Synapse
 API (synapse_api.h, hccl.h, libSynapse.so), and those for operators and kernels of the user's own
 (hpu_custom_op_pt2.h, hpu_custom_kernel.h, libhabana_pytorch2_plugin.so; docs/custom_kernels.md)."""
 

@@ -91,7 +91,7 @@ def test_a_tangent_of_one_input_of_several():
 
 
 def test_of_inputs_that_require_gradients():
-    """Where a program has a backward, PyTorch's own error spoke of a custom function."""
+    """For a program that has a backward, PyTorch's own error spoke of a custom function."""
     run = compiled(lambda w: w.sin().sum())
     w = leaf()
     run(w).backward()

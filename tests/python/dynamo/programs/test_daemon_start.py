@@ -17,7 +17,10 @@ import pytest
 from eventually import HANG_LIMIT_S, wait_until
 from fake_daemon import Daemon, _client, graph, key
 from fake_daemon import daemon as daemon
-from processes import suspend
+from processes import output_of, suspend
+
+from habana_frameworks.torch.dynamo.compile_backend import config
+from habana_frameworks.torch.dynamo.programs import local_daemon
 
 
 def test_many_processes_start_one_server_and_compile_once(daemon: Daemon) -> None:
@@ -233,3 +236,19 @@ def test_a_fifo_in_place_of_a_log_or_of_the_build_ids_hangs_nobody(
     cache.mkdir(mode=0o700)
     os.mkfifo(cache / name)
     assert daemon.compile("quick").origin == "compiled"
+
+
+@pytest.mark.parametrize(("own", "daemons"), [(0.5, 600.0), (1000.0, 1000.0)])
+def test_a_short_deadline_of_one_process_is_not_the_daemons(own, daemons):
+    with config.patch(compile_timeout_s=own):
+        assert local_daemon._daemons_own_limit() == daemons
+
+
+def test_programs_compile_where_standard_error_is_closed():
+    done = output_of(
+        "import sys, torch, habana_frameworks.torch\n"
+        "sys.stderr = None\n"
+        "compiled = torch.compile(lambda x: x * 4.25 + 1, backend='hpu_backend')\n"
+        "print(compiled(torch.ones(2).to('hpu')).tolist())\n"
+    )
+    assert "[5.25, 5.25]" in done.stdout

@@ -83,7 +83,7 @@ def test_unknown_option_names_itself_the_closest_and_all():
     ("name", "value", "message"),
     [
         ("decomposition_mode", "some", "expected one of habana, core_aten, none"),
-        ("compile_timeout_s", "soon", "expected a float"),
+        ("compile_timeout_s", "soon", "expected a number"),
         ("compile_timeout_s", -1, "at least 0"),
         ("inference", 3, "inference"),
     ],

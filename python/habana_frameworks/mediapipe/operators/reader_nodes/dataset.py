@@ -1,4 +1,4 @@
-"""What the readers of data sets have in common: their order of samples."""
+"""The common part of the readers of data sets: their order of samples."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from ..cpu_nodes.constants import as_tensor
 
 @dataclass
 class FrameworkParams:
-    """What a reader is told about its pipeline."""
+    """The parameters of its pipeline that a reader gets."""
 
     batch_size: int
     queue_depth: int

@@ -1,4 +1,4 @@
-"""What the bytecode of a function names, writes to and imports."""
+"""Finds the names in the bytecode of a function, and those that it writes to and imports."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ import os
 from typing import Any
 
 from ... import native
+from ..settings.option_table import OPTIONS
 from ..settings.resolve import resolve
 
 _START_TIMEOUT_S = 20.0
@@ -76,6 +77,13 @@ def _warn_of_memory_only() -> None:
     )
 
 
+def _daemons_own_limit() -> float:
+    """Seconds that one compilation may take in the daemon. Other processes use it too, so a
+    process that allows its own calls less does not set it; calls have their own deadline."""
+    default = next(option.default for option in OPTIONS if option.name == "compile_timeout_s")
+    return max(float(default), float(resolve(None)["compile_timeout_s"]))
+
+
 def open_client() -> tuple[Any, str]:
     """A client of the user's daemon, which is started if needed, and the daemon's build id.
 
@@ -94,7 +102,7 @@ def open_client() -> tuple[Any, str]:
         config_file=os.environ.get("HPU_COMPILE_SERVER_CONFIG", ""),
         start_timeout_s=_START_TIMEOUT_S,
         idle_timeout_s=_IDLE_TIMEOUT_S,
-        compile_timeout_s=float(resolve(None)["compile_timeout_s"]),
+        compile_timeout_s=_daemons_own_limit(),
     )
     client = client_module.CompileClient(socket)
     daemon = client.hello()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from ...internal.progress_bar import ProgressBar
+from ...internal.progress_bar import ProgressBar, stderr_is_terminal
 
 # A compilation that is shorter than this shows nothing.
 _QUIET_S = 0.3
@@ -21,8 +21,9 @@ class CompileProgress(ProgressBar):
         super().__init__()
         self._name = name
         self._started = time.monotonic()
-        self._terminal = sys.stderr.isatty()
-        self._wanted = setting == "on" or (setting == "auto" and self._terminal)
+        self._terminal = stderr_is_terminal()
+        shows_lines = setting == "on" and sys.stderr is not None
+        self._wanted = shows_lines or (setting == "auto" and self._terminal)
         self._last_stage = ""
 
     def __enter__(self) -> CompileProgress:

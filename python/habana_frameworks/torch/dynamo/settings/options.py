@@ -32,7 +32,8 @@ def parse(option: Option, value: Any, what: str) -> bool | int | float | str:
     try:
         number: int | float = option.kind(value)
     except (TypeError, ValueError):
-        raise OptionError(f"{what}={value!r}: expected a {option.kind.__name__}") from None
+        expected = "a whole number" if option.kind is int else "a number"
+        raise OptionError(f"{what}={value!r}: expected {expected}") from None
     if not number >= 0:
         raise OptionError(f"{what}={value!r}: expected a number of at least 0")
     return number

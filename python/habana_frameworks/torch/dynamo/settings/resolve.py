@@ -27,7 +27,7 @@ def resolve(options: Mapping[str, Any] | None) -> dict[str, bool | int | float |
             near = difflib.get_close_matches(str(name), by_name, n=1, cutoff=0.5)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise OptionError(
-                f"hpu_backend has no option {name!r}{hint} Options: {', '.join(sorted(by_name))}"
+                f"hpu_backend has no option {name!r}{hint}. Options: {', '.join(sorted(by_name))}"
             )
         values[name] = parse(option, value, f"option {name}")
     for option in OPTIONS:

@@ -34,7 +34,7 @@ _ABSENT = ""
 _FROZEN = re.compile(r"<frozen ([\w.]+)>")
 _RESUMED = "torch_dynamo_resume_in_"
 _NAMED = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, type)
-# Where the methods of tensors are looked up.
+# The classes in which the methods of tensors are looked up.
 _TENSOR_OWNERS = (torch.Tensor, TensorBase)
 
 

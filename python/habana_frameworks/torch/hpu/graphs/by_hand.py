@@ -1,4 +1,4 @@
-"""What scripts use that keep captures themselves: one per form of their inputs."""
+"""Helpers for scripts that keep captures themselves: one capture per form of their inputs."""
 
 from __future__ import annotations
 

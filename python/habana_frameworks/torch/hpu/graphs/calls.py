@@ -92,7 +92,7 @@ class CapturedCall:
         )
         self._differentiable = [differentiable and result.requires_grad for result in results]
         self._backward: _Backward | None = None
-        # What the capture of the backward needs: autograd's graph of the captured call.
+        # The capture of the backward needs this: autograd's graph of the captured call.
         self._graph = (wanted, given) if wanted else None
         self._stream = current_stream()
 

@@ -18,7 +18,7 @@ class Replaced(NotCapturable):
 
 
 class _Place(NamedTuple):
-    """Where a module has a tensor."""
+    """The place at which a module has a tensor."""
 
     part: nn.Module
     found: dict[str, Any]  # the part's parameters, buffers or attributes

@@ -1,4 +1,4 @@
-"""What the arguments and results of a captured call are made of: tensors, and everything else."""
+"""Takes arguments and results of a captured call apart: into tensors, and everything else."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def _read_tensor(tensor: torch.Tensor, tensors: dict[int, torch.Tensor], key: li
 
 
 def _parts(value: Any) -> tuple[Any, Callable[[Any], Any]] | None:
-    """What a container of another type than Python's own is made of, and what makes one of such
-    parts; None for what is no container."""
+    """Returns the parts of a container of another type than Python's own, and a function that
+    makes one of such parts; None for a value that is no container."""
     node = trees().node_of(value)
     if node is not None:
         children, context = node.flatten_fn(value)

@@ -31,8 +31,7 @@ class RecipeTimes:
 class Waiting:
     threads: int = 1
     recipes: dict[str, RecipeTimes] = field(default_factory=lambda: defaultdict(RecipeTimes))
-    # By recipe and the kernel's position in it: the time from the end of the kernel before it in
-    # its launch.
+    # Maps recipe and kernel position to the idle time before that kernel, summed over launches.
     before_kernel_ns: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
 
 

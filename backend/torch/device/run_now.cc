@@ -1,4 +1,4 @@
-#include "backend/torch/record/run_now.h"
+#include "backend/torch/device/run_now.h"
 
 namespace hpu::torch_backend {
 namespace {

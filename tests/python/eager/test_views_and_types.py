@@ -1,0 +1,49 @@
+"""Eager calls on views that Python copies to themselves, and on types that CPU kernels lack."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from eager_case import place_on_cpu
+
+from habana_frameworks.torch import native
+
+
+@pytest.mark.parametrize("place", ["none", "pow"])
+def test_augmented_assignment_to_views(place):
+    def change(x):
+        x[:, 0] += 1
+        x[::2] *= 2
+        x[:, 1:3] -= 3
+        x[1:3] += 1
+        x[:, 1].zero_()
+        return x
+
+    with place_on_cpu(place):
+        torch.testing.assert_close(
+            change(torch.ones(4, 5, device="hpu")).cpu(), change(torch.ones(4, 5))
+        )
+
+
+def test_operators_in_a_list_fall_back_and_others_do_not():
+    native.torch_module().reset_op_counts()
+    with place_on_cpu("lgamma"):
+        x = torch.tensor([0.5, 2.5]).to("hpu")
+        torch.testing.assert_close(x.lgamma().cpu(), torch.tensor([0.5, 2.5]).lgamma())
+        with pytest.raises(NotImplementedError, match="PT_HPU_PLACE_ON_CPU=lgamma"):
+            x.digamma()
+
+
+def test_float8_of_any_size():
+    """Small calls of other types run by CPU kernels, which float8 lacks."""
+    x = torch.arange(64, device="hpu").float().view(16, 4).to(torch.float8_e4m3fn)
+    index = torch.tensor([3], device="hpu")
+    y = x.clone()
+    y.index_copy_(0, index, x[:1].clone())
+    wanted = x.float()
+    wanted[3] = wanted[0]
+    assert torch.equal(y.float().cpu(), wanted.cpu())
+    rows = torch.tensor([[2, 1, 0, 3]], device="hpu")
+    assert torch.equal(x.gather(0, rows).float().cpu(), x.float().gather(0, rows).cpu())
+    filled = x.masked_fill(x.float() > 8, 1.0).float()
+    assert torch.equal(filled.cpu(), x.float().masked_fill(x.float() > 8, 1.0).cpu())

@@ -1,0 +1,82 @@
+"""Numbers of recorded calls that become inputs of their program."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from lazy_case import lazy_mode, mark_step
+from torch import nn
+
+
+@pytest.fixture(autouse=True)
+def _in_lazy_mode():
+    with lazy_mode():
+        yield
+
+
+@pytest.mark.parametrize(
+    "numbers", [(1.0, 0.9, -0.1), (7.0, 0.5, -0.25), (7.0, 0.75, -0.5)], ids=str
+)
+def test_numbers_of_an_update_beside_a_range(numbers):
+    """The bounds of arange are sizes, and are not counted among the numbers."""
+    fill, factor, alpha = numbers
+
+    def update(device):
+        weight = torch.arange(1.0, 4.0, device=device, requires_grad=True)
+        state = torch.full_like(weight, fill)
+        with torch.no_grad():
+            weight.mul_(factor)
+            weight.add_(state, alpha=alpha)
+        if device == "hpu":
+            mark_step()
+        return weight.detach().cpu(), state.detach().cpu()
+
+    torch.testing.assert_close(update("hpu"), update("cpu"))
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.AdamW, torch.optim.SGD, torch.optim.RMSprop])
+def test_one_mark_step_for_a_whole_step(optimizer):
+    def train(device):
+        weight = nn.Parameter(torch.arange(1.0, 6.0, device=device))
+        updates = optimizer([weight], lr=0.1)
+        for _ in range(4):
+            updates.zero_grad()
+            (weight * 3).mean().backward()
+            updates.step()
+            if device == "hpu":
+                mark_step()
+        return weight.detach().cpu()
+
+    torch.testing.assert_close(train("hpu"), train("cpu"))
+
+
+def test_norms_of_narrow_types_run_call_by_call():
+    """After recordings that do not come again, calls run one by one, and kernels of the CPU give
+    statistics of narrow inputs in a narrow type."""
+    for size in range(9):
+        (torch.randn(size + 2, device="hpu") * 2 + size).cpu()
+    x = torch.randn(2, 3, 8, generator=torch.Generator().manual_seed(0)).half()
+    wanted = x.double().requires_grad_()
+    torch.nn.functional.layer_norm(wanted, (8,)).square().sum().backward()
+    given = x.to("hpu").requires_grad_()
+    torch.nn.functional.layer_norm(given, (8,)).square().sum().backward()
+    torch.testing.assert_close(given.grad.cpu().double(), wanted.grad, atol=0.02, rtol=0.02)
+    mean = torch.native_layer_norm(x.to("hpu"), [8], None, None, 1e-5)[1]
+    torch.testing.assert_close(
+        mean.cpu().double().flatten(), x.double().mean(-1).flatten(), atol=1e-3, rtol=1e-2
+    )
+
+
+def test_a_compiled_function_with_calls_that_no_recipe_holds():
+    """Its calls are not recorded: the next recipe reads the memory of their results."""
+
+    def positions(x):
+        table = torch.zeros_like(x)
+        angles = torch.arange(x.shape[0], device=x.device)[:, None] * 0.1
+        table[:, 0::2] = angles.sin()
+        table[:, 1::2] = angles.cos()
+        return x + table
+
+    x = torch.ones(4, 6)
+    compiled = torch.compile(positions, backend="hpu_backend")
+    torch.testing.assert_close(compiled(x.to("hpu")).cpu(), positions(x))
