@@ -8,10 +8,10 @@
 #include <optional>
 #include <utility>
 
+#include "backend/torch/device/run_now.h"
 #include "backend/torch/eager/cpu_call.h"
 #include "backend/torch/record/call_rule.h"
 #include "backend/torch/record/recorder.h"
-#include "backend/torch/device/run_now.h"
 
 namespace hpu::torch_backend {
 namespace {

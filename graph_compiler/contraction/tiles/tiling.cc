@@ -98,9 +98,8 @@ GemmBlocks ChooseGemmBlocks(const TargetInfo& target, int64_t batch, int64_t m, 
   GemmBlocks blocks;
   blocks.vectors = use.vectors;
   blocks.amx_depth = use.amx_depth;
-  blocks.tiles = use.amx_depth > 0
-                     ? AmxRowTiles(m)
-                     : ChooseRowTiles(m, MaxTileRows(target, use.vectors));
+  blocks.tiles =
+      use.amx_depth > 0 ? AmxRowTiles(m) : ChooseRowTiles(m, MaxTileRows(target, use.vectors));
   blocks.panel_cols = static_cast<int64_t>(use.vectors) * target.f32_lanes;
   blocks.panels = CeilDiv(n, blocks.panel_cols);
 
