@@ -63,6 +63,28 @@ def test_limits_that_are_no_counts(text, command, capsys):
     assert "expected a whole number from 0 to 4294967295" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["token", "a b", "t", "read"], "a word without spaces"),
+        (["token", "", "t", "read"], "a word without spaces"),
+        (["token", "#a", "t", "read"], "does not begin with #"),
+        (["token", "a\nb", "t", "read"], "a word without spaces"),
+        (["token", "a", "t", "read", "--days", "-1"], "a whole number of days"),
+        (["token", "a", "t", "read", "--days", "99999999999"], "a whole number of days"),
+        (["top", "--interval", "-1"], "seconds above 0"),
+        (["top", "--interval", "nan"], "seconds above 0"),
+        (["export", ""], "it is empty"),
+        (["keys", "--new", ""], "it is empty"),
+    ],
+    ids=str,
+)
+def test_wrong_values_are_errors_of_the_command_line(arguments, message, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(arguments)
+    assert message in capsys.readouterr().err
+
+
 def test_the_client_refuses_limits_that_are_no_counts():
     client, _ = open_client()
     for limit in (-1, 1 << 32, "many"):

@@ -18,13 +18,14 @@ from .errors import CommandError
 from .key_commands import believed_keys
 from .progress import Progress
 from .store_commands import find_manifests, label_of
+from .values import parse_path
 
 # The time for one program, which may have gigabytes.
 _IMPORT_TIMEOUT_S = 600.0
 
 
 def add_export_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("bundle", type=Path, help="file to write, a tar archive")
+    command.add_argument("bundle", type=parse_path, help="file to write, a tar archive")
     command.add_argument(
         "keys", nargs="*", metavar="key", help="keys of the programs; by default all"
     )
@@ -75,7 +76,7 @@ def _open(path: Path) -> Iterator[BundleReader]:
 
 
 def add_import_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("bundle", type=Path, help="file that export wrote")
+    command.add_argument("bundle", type=parse_path, help="file that export wrote")
 
 
 def import_(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -99,9 +100,11 @@ def import_(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def add_sign_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("bundle", type=Path, help="file that export wrote")
-    command.add_argument("--key", type=Path, required=True, help="folder that `keys --new` made")
-    command.add_argument("--out", type=Path, required=True, help="bundle to write")
+    command.add_argument("bundle", type=parse_path, help="file that export wrote")
+    command.add_argument(
+        "--key", type=parse_path, required=True, help="folder that `keys --new` made"
+    )
+    command.add_argument("--out", type=parse_path, required=True, help="bundle to write")
     command.add_argument(
         "--signer",
         action="append",

@@ -11,12 +11,13 @@ from ..dynamo.programs.local_daemon import server_paths
 from ..internal.regular_file import read_regular_file
 from .daemon import find_daemon
 from .errors import CommandError
+from .values import parse_path
 
 
 def add_keys_arguments(command: argparse.ArgumentParser) -> None:
     where = command.add_mutually_exclusive_group()
-    where.add_argument("--folder", type=Path, help="show a server's --trusted-keys folder")
-    where.add_argument("--new", type=Path, help="make a key pair in a folder, for `sign`")
+    where.add_argument("--folder", type=parse_path, help="show a server's --trusted-keys folder")
+    where.add_argument("--new", type=parse_path, help="make a key pair in a folder, for `sign`")
 
 
 def keys(arguments: argparse.Namespace) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import native
+from .values import parse_days, parse_word
 
 _ROLES = ("read", "compile", "admin")
 
@@ -23,10 +24,14 @@ def _roles(text: str) -> str:
 
 
 def add_token_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("name", help="name of the caller in the server's log")
-    command.add_argument("tenant", help="tenant whose names of programs the caller sees and files")
+    command.add_argument("name", type=parse_word, help="name of the caller in the server's log")
+    command.add_argument(
+        "tenant", type=parse_word, help="tenant whose names of programs the caller sees and files"
+    )
     command.add_argument("roles", type=_roles, help="read, compile, admin, separated by commas")
-    command.add_argument("--days", type=int, help="days for which it is valid; by default for ever")
+    command.add_argument(
+        "--days", type=parse_days, help="days for which it is valid; by default for ever"
+    )
     command.add_argument("--out", help="new file for the token; by default it is printed")
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .daemon import daemon_client
 from .errors import CommandError
 from .tables import size
+from .values import parse_seconds
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -29,7 +30,9 @@ def add_top_arguments(command: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="metrics pages of servers, http://HOST:PORT/metrics; by default your own daemon",
     )
-    command.add_argument("--interval", type=float, default=2.0, help="seconds between looks")
+    command.add_argument(
+        "--interval", type=parse_seconds, default=2.0, help="seconds between looks"
+    )
     command.add_argument("--once", action="store_true", help="one interval, then end")
 
 

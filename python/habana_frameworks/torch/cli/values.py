@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from pathlib import Path
 
 _SIZE_UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 _TIME_UNITS = {"": 1, "s": 1, "min": 60, "h": 3600, "d": 86400}
@@ -45,3 +46,41 @@ def parse_positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number above 0")
     return int(text)
+
+
+# Dates have four digits for the year.
+_MOST_DAYS = 365 * 1000
+
+
+def parse_days(text: str) -> int:
+    if not text.isdecimal() or int(text) > _MOST_DAYS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: expected a whole number of days from 0 to {_MOST_DAYS}"
+        )
+    return int(text)
+
+
+def parse_seconds(text: str) -> float:
+    """A time to wait: at most a day."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds <= 86400:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected seconds above 0, at most 86400")
+    return seconds
+
+
+def parse_word(text: str) -> str:
+    """A word of a line in the server's callers' file."""
+    if text.split() != [text] or text.startswith("#"):
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: expected a word without spaces that does not begin with #"
+        )
+    return text
+
+
+def parse_path(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("expected a path, and it is empty")
+    return Path(text)

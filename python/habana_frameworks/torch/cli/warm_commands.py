@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
 from .daemon import daemon_client
@@ -14,7 +13,7 @@ from .errors import CommandError
 from .progress import Progress
 from .script import add_script_arguments, check_output, check_script, run_script
 from .tables import size
-from .values import parse_positive
+from .values import parse_path, parse_positive
 
 
 def add_warm_arguments(command: argparse.ArgumentParser) -> None:
@@ -27,12 +26,16 @@ def add_warm_arguments(command: argparse.ArgumentParser) -> None:
         "--execute", action="store_true", help="launch each program once, as a service will"
     )
     command.add_argument("--parallel", type=parse_positive, help="requests at the server at a time")
-    command.add_argument("--html", metavar="FILE", type=Path, help="write the report as a page")
+    command.add_argument(
+        "--html", metavar="FILE", type=parse_path, help="write the report as a page"
+    )
 
 
 def add_replay_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("manifest", help="YAML file, of `record` or of `warm`")
-    command.add_argument("--html", metavar="FILE", type=Path, help="write the report as a page")
+    command.add_argument(
+        "--html", metavar="FILE", type=parse_path, help="write the report as a page"
+    )
 
 
 def add_record_arguments(command: argparse.ArgumentParser) -> None:
@@ -146,7 +149,7 @@ def _run(
         except KeyboardInterrupt:
             report = work.report("it was interrupted")
     if arguments.html:
-        arguments.html.write_text(report.to_html())
+        arguments.html.write_text(report.to_html(), encoding="utf-8")
     problem = "" if report.complete else f"{report.failed} failed, {report.left} left"
     if report.left:
         problem += "; the same command goes on where this one ended"

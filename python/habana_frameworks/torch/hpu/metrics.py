@@ -7,7 +7,9 @@ PT_HPU_METRICS_FILE, PT_HPU_METRICS_FILE_FORMAT (json or text) and PT_HPU_METRIC
 from __future__ import annotations
 
 import atexit
+import functools
 import json
+import logging
 import os
 import threading
 import time
@@ -189,6 +191,7 @@ def _dump_path(file: str) -> str:
     return str(candidate)
 
 
+_log = logging.getLogger("habana_frameworks.torch")
 _TRIGGERS = ("process_exit", "mark_step", "metric_change")
 _dump_on: dict[str, Callable[[], None]] = {}
 
@@ -206,7 +209,8 @@ def install_dump() -> None:
     if not file:
         return
     format = _setting("METRICS_FILE_FORMAT", "json")
-    path = _dump_path(file)
+    # A program may learn its rank after the import.
+    path = functools.cache(lambda: _dump_path(file))
     owner = os.getpid()
     for trigger in _setting("METRICS_DUMP_TRIGGERS", "process_exit").split(","):
         if trigger not in _TRIGGERS:
@@ -215,8 +219,13 @@ def install_dump() -> None:
             )
 
         def dump(trigger: str = trigger) -> None:
-            if os.getpid() == owner:
-                metrics_dump(path, format, trigger)
+            if os.getpid() != owner:
+                return
+            try:
+                metrics_dump(path(), format, trigger)
+            except OSError as error:
+                _dump_on.clear()
+                _log.warning("PT_HPU_METRICS_FILE=%s: no metrics are written: %s", file, error)
 
         _dump_on[trigger] = dump
     atexit.register(triggered, "process_exit")

@@ -35,8 +35,10 @@ def drawings(captured: CapturedGraph) -> list[Drawing]:
         _compile(captured, Path(folder))
         stages = _stages(Path(folder))
         return [
-            ir_text.parse(stages[0].read_text(), "as captured", captured=True),
-            ir_text.parse(stages[-1].read_text(), "after all passes", captured=False),
+            ir_text.parse(stages[0].read_text(encoding="utf-8"), "as captured", captured=True),
+            ir_text.parse(
+                stages[-1].read_text(encoding="utf-8"), "after all passes", captured=False
+            ),
         ]
 
 
@@ -47,8 +49,8 @@ def write_files(captured: CapturedGraph, name: str) -> Path:
     _compile(captured, folder)
     stages = _stages(folder)
     for path, is_captured in ((stages[0], True), (stages[-1], False)):
-        drawing = ir_text.parse(path.read_text(), path.stem, is_captured)
-        path.with_suffix(".svg").write_text(to_svg(drawing))
+        drawing = ir_text.parse(path.read_text(encoding="utf-8"), path.stem, is_captured)
+        path.with_suffix(".svg").write_text(to_svg(drawing), encoding="utf-8")
         path.with_suffix(".onnx").write_bytes(to_onnx(drawing, path.stem))
     return folder
 

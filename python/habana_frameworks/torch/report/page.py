@@ -23,12 +23,12 @@ def to_json(document: Document, indent: int | None = 1) -> str:
 def to_html(document: Document) -> str:
     parts = {
         "title": html.escape(document.title),
-        "style": (_FOLDER / "page.css").read_text(),
-        "script": "\n".join((_FOLDER / name).read_text() for name in _SCRIPTS),
+        "style": (_FOLDER / "page.css").read_text(encoding="utf-8"),
+        "script": "\n".join((_FOLDER / name).read_text(encoding="utf-8") for name in _SCRIPTS),
         "document": _inside_script(to_json(document, indent=None)),
         "drawings": "\n".join(_drawings(document)),
     }
-    template = (_FOLDER / "page.html").read_text()
+    template = (_FOLDER / "page.html").read_text(encoding="utf-8")
     # Everything is replaced in one pass, so that inserted text is not searched again.
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
 

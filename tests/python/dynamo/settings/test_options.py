@@ -146,6 +146,16 @@ def test_metrics_file(tmp_path):
     )
 
 
+def test_a_metrics_file_of_a_rank_that_is_known_late_or_in_no_folder(tmp_path):
+    code = "import os, torch, habana_frameworks.torch\nos.environ['RANK'] = '1'"
+    run_python(code, PT_HPU_METRICS_FILE=str(tmp_path / "metrics.json"))
+    assert (tmp_path / "metrics-rank1.json").exists()
+    nowhere = tmp_path / "none/metrics.json"
+    done = run_python(code, PT_HPU_METRICS_FILE=str(nowhere))
+    assert f"PT_HPU_METRICS_FILE={nowhere}: no metrics are written" in done.stderr
+    assert "Traceback" not in done.stderr and done.returncode == 0
+
+
 def test_generated_files_are_current():
 
     generator = ROOT / "proto/gen_options.py"
