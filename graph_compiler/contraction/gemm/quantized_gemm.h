@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "graph_compiler/contraction/tiles/ir_emitter.h"
 #include "graph_compiler/contraction/tiles/kernel_cache.h"
 #include "graph_compiler/contraction/tiles/specs.h"
 

@@ -59,7 +59,7 @@ absl::StatusOr<EmittedKernels> EmitQuantizedGemmKernels(KernelCache& cache,
   launch.grain = ChooseGrain(launch.tasks, launch.flops);
   launch.entry =
       cache.GetOrAdd(key, "quantized_gemm",
-                     [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, Value* task) {
+                     [&](llvm::IRBuilder<>& builder, const KernelFrame& frame, llvm::Value* task) {
                        const auto emit = spec.half != 0 ? EmitNibbleGemm : EmitByteGemm;
                        emit(builder, target, frame, spec, task);
                      });
