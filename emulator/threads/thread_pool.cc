@@ -190,17 +190,14 @@ uint32_t DefaultComputeThreads() {
   if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0) {
     count = static_cast<uint32_t>(CPU_COUNT(&cpus));
   }
+  count = std::max(count, 1u);
   const char* text = std::getenv("HPU_EMULATOR_THREADS");
-  if (text == nullptr || *text == '\0') return std::max(count, 1u);
+  if (text == nullptr || *text == '\0') return count;
   uint32_t limit = 0;
-  if (!absl::SimpleAtoi(text, &limit) || limit == 0) {
-    HPU_LOG(kWarning,
-            "HPU_EMULATOR_THREADS=" << text
-                                    << ": the value must be a number from 1 on; it counts "
-                                       "as not set");
-    return std::max(count, 1u);
-  }
-  return std::clamp(limit, 1u, std::max(count, 1u));
+  if (absl::SimpleAtoi(text, &limit) && limit > 0) return std::min(limit, count);
+  HPU_LOG(kWarning, "HPU_EMULATOR_THREADS="
+                        << text << ": the value must be a number from 1 on; it counts as not set");
+  return count;
 }
 
 }  // namespace hpu::emulator

@@ -23,7 +23,7 @@ class SortEntries {
   // `key_bits` is 32 or 64, and `count` is less than 2^32 where it is 32.
   SortEntries(llvm::IRBuilder<>& builder, const KernelFrame& frame, int64_t count, int key_bits);
 
-  // How much scratch memory the sort of one row needs.
+  // Returns the bytes of scratch memory that the sort of one row needs.
   static uint64_t ScratchBytes(int64_t count, int key_bits);
 
   // Returns the address at which the entries have to be before Sort or Insert.
@@ -37,7 +37,7 @@ class SortEntries {
   // Inserts `entry` where it belongs among the first `last` entries at Source(), which are in
   // order; entry `last` is overwritten.
   void Insert(const SortEntry& entry, llvm::Value* last) const;
-  // Whether `x` orders before `y`, whose index is not smaller where the keys are equal.
+  // Returns whether `x` orders before `y`, whose index is not smaller where the keys are equal.
   llvm::Value* Before(const SortEntry& x, const SortEntry& y) const;
 
  private:

@@ -12,6 +12,24 @@ void AddReduction(GraphBuilder& b, const std::string& kind, uint32_t x, uint32_t
   b.Node("reduce_" + kind + "_multi_dim_fwd_f32", {x}, {out}, ns_Reduction_ParamsV2{dim_mask, 1});
 }
 
+// The errors of additions one after the other would be a thousandth of the sum of equal numbers.
+TEST_P(ReductionTest, SumsOfLongRowsAreAddedInPieces) {
+  constexpr uint64_t kRow = uint64_t{1} << 23;
+  for (const uint64_t rows : {1u, 9u}) {  // nine rows are enough tasks without pieces
+    GraphBuilder b;
+    const uint32_t x = b.Persistent({kRow, rows});
+    const uint32_t sum = b.Persistent({1, rows});
+    AddReduction(b, "sum", x, sum, 1);
+    GraphRun run(b.graph);
+    run.Set(x, std::vector<float>(kRow * rows, 0.1f));
+    const absl::Status status = run.Run(GetParam());
+    ASSERT_TRUE(status.ok()) << status;
+    for (const float found : run.Get<float>(sum)) {
+      EXPECT_NEAR(found / (double{0.1f} * kRow), 1, 2e-5) << rows << " rows";
+    }
+  }
+}
+
 TEST_P(ReductionTest, SiblingsOfOneInputAreOneKernel) {
   const uint64_t n = 50, rows = 6;
   GraphBuilder b;

@@ -209,6 +209,7 @@ Tensor CopyFrom(const Tensor& self, const Tensor& target, bool non_blocking) {
 // copies back to `x[:, 0]`.
 bool IsSameView(const Tensor& x, const Tensor& y) {
   if (x.is_same(y)) return true;
+  if (!x.has_storage() || !y.has_storage()) return false;
   return x.storage().is_alias_of(y.storage()) && x.storage_offset() == y.storage_offset() &&
          x.sizes() == y.sizes() && x.strides() == y.strides() &&
          x.scalar_type() == y.scalar_type() && x.is_conj() == y.is_conj() &&

@@ -66,13 +66,13 @@ Bags ReadBags(Call& call, int64_t bags) {
   }
   if (call.refused()) return result;
   const int64_t count = index->type.elements();
-  const Expr starts{&call, call.b.Slice(call.b.Cast(offsets, DType::kI32), 0, 0, bags)};
-  const Expr places{&call, call.b.Iota(0, 1, DType::kI32, count)};
   result.index = index;
   result.each = IndicesOfEach(offsets, bags, count);
   if (result.each > 0) {
     result.bag = RowOfEachIndex(call, result, Positions(call, bags, DType::kI32)).value;
   } else {
+    const Expr starts{&call, call.b.Slice(call.b.Cast(offsets, DType::kI32), 0, 0, bags)};
+    const Expr places = Positions(call, count, DType::kI32);
     result.bag = (EdgesBefore(starts, places, /*right=*/true) - 1.0).value;
   }
   Expr counts{&call, call.b.Full(1, DType::kF32, {count, 1})};

@@ -77,6 +77,15 @@ INDEXING: dict[str, Row] = {
         A,
         ROWS,
     ),
+    "embedding_bag of equal bags": (
+        lambda w, i: (
+            F.embedding_bag(i.view(2, 2), w, mode="sum", padding_idx=1),
+            F.embedding_bag(i.view(2, 2), w, mode="mean", padding_idx=1),
+            F.embedding_bag(i.view(2, 2), w, mode="sum", per_sample_weights=w[:2, :2].abs()),
+        ),
+        A,
+        ROWS,
+    ),
     "embedding_bag max": (lambda w, i: F.embedding_bag(i.view(2, 2), w, mode="max"), A, ROWS),
     "one_hot": (lambda i: F.one_hot(i, 5), ROWS),
     "nonzero's number": (lambda x: (x > 0).sum(), A),

@@ -279,3 +279,31 @@ def test_rms_norm():
     wanted = [y.detach(), *torch.autograd.grad(y, [x, weight], grad)]
     for ours, theirs in zip(got, wanted, strict=True):
         torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("mode", "weighted"), [("sum", False), ("sum", True), ("mean", False), ("max", False)]
+)
+@pytest.mark.parametrize("padding", [None, 3])
+def test_bags_of_equal_size(mode, weighted, padding):
+    """Indices with two dimensions: the bags are known when the graph is compiled."""
+    random = torch.Generator().manual_seed(0)
+    table = torch.randn(20, 12, generator=random)
+    index = torch.randint(0, 20, (7, 5), generator=random)
+    weights = torch.rand(7, 5, generator=random) if weighted else None
+    tangent = torch.randn(7, 12, generator=random)
+
+    def bags(table, index, weights):
+        return torch.nn.functional.embedding_bag(
+            index, table, mode=mode, per_sample_weights=weights, padding_idx=padding
+        )
+
+    def with_gradient(function, device):
+        leaf = table.clone().to(device).requires_grad_()
+        given = None if weights is None else weights.to(device)
+        result = function(leaf, index.to(device), given)
+        result.backward(tangent.to(device))
+        return result.detach().cpu(), leaf.grad.cpu()
+
+    compiled = torch.compile(bags, backend="hpu_backend")
+    torch.testing.assert_close(with_gradient(compiled, "hpu"), with_gradient(bags, "cpu"))
