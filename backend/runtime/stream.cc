@@ -8,13 +8,13 @@
 namespace hpu::runtime {
 namespace {
 thread_local uint32_t current_stream_id = 0;
-void (*queue_recorded)(const Stream*) = nullptr;
+RecordedWork* recorded_work = nullptr;
 }  // namespace
 
-void SetQueueRecorded(void (*queue)(const Stream* stream)) { queue_recorded = queue; }
+void SetRecordedWork(RecordedWork* work) { recorded_work = work; }
 
 void QueueRecorded(const Stream* stream) {
-  if (queue_recorded != nullptr) queue_recorded(stream);
+  if (recorded_work != nullptr) recorded_work->QueueWorkOf(stream);
 }
 
 uint32_t CurrentStreamId() { return current_stream_id; }
@@ -62,7 +62,14 @@ absl::StatusOr<bool> Stream::Query() {
 }
 
 absl::Status Stream::Wait(Event& event) {
-  QueueRecorded(this);
+  if (event.capture_ != 0) {
+    if (recorded_work->JoinCapture(*this, event.capture_)) return absl::OkStatus();
+    return Error(absl::StatusCode::kFailedPrecondition,
+                 "a stream cannot wait for an event of a capture that has ended; record the event "
+                 "again");
+  }
+  // In a capture, the wait comes before the work that the capture queues at its end.
+  if (recorded_work == nullptr || recorded_work->CaptureOf(*this) == 0) QueueRecorded(this);
   RETURN_IF_ERROR(device_.CheckUsable());
   if (event.handle() == nullptr) return absl::OkStatus();
   RETURN_IF_SYN_ERROR(device_.api(), synStreamWaitEvent, handle_, event.handle(), 0);
@@ -113,6 +120,8 @@ Event::~Event() {
 }
 
 absl::Status Event::Record(Stream& stream) {
+  capture_ = recorded_work == nullptr ? 0 : recorded_work->CaptureOf(stream);
+  if (capture_ != 0) return absl::OkStatus();
   QueueRecorded(&stream);
   Device& device = stream.device();
   RETURN_IF_ERROR(device.CheckUsable());
@@ -128,7 +137,14 @@ absl::Status Event::Record(Stream& stream) {
   return absl::OkStatus();
 }
 
+absl::Status Event::CheckNotCaptured(const char* use) const {
+  if (capture_ == 0) return absl::OkStatus();
+  return Error(absl::StatusCode::kFailedPrecondition, "an event that was recorded in a capture ",
+               "cannot be ", use, "; record it outside of the capture");
+}
+
 absl::StatusOr<bool> Event::Query() const {
+  RETURN_IF_ERROR(CheckNotCaptured("queried"));
   if (handle_ == nullptr) return true;
   RETURN_IF_ERROR(device_->CheckUsable());
   const synStatus status = device_->api().synEventQuery(handle_);
@@ -140,6 +156,7 @@ absl::StatusOr<bool> Event::Query() const {
 }
 
 absl::Status Event::Synchronize() const {
+  RETURN_IF_ERROR(CheckNotCaptured("waited for by the host"));
   if (handle_ == nullptr) return absl::OkStatus();
   RETURN_IF_ERROR(device_->CheckUsable());
   const SynapseFunctions& api = device_->api();
@@ -160,6 +177,8 @@ absl::StatusOr<double> Event::ElapsedMs(const Event& end) const {
   if (!timing_ || !end.timing_) {
     return InvalidArgument("elapsed_time needs events made with enable_timing=True");
   }
+  RETURN_IF_ERROR(CheckNotCaptured("timed"));
+  RETURN_IF_ERROR(end.CheckNotCaptured("timed"));
   if (handle_ == nullptr || end.handle_ == nullptr) {
     return InvalidArgument("elapsed_time needs both events recorded");
   }

@@ -36,7 +36,8 @@ class Stream {
   absl::Status Synchronize();
   // Returns true when nothing is pending.
   absl::StatusOr<bool> Query();
-  // Makes later work of this stream wait for the point that `event` has recorded now.
+  // Makes later work of this stream wait for the point that `event` has recorded now. If the event
+  // is a point of a capture, this stream's work becomes part of the capture.
   absl::Status Wait(Event& event);
   // Makes later work of this stream wait for all that is queued on `other` now.
   absl::Status WaitFor(Stream& other);
@@ -82,7 +83,9 @@ class QueueingCall {
 };
 
 // A point in a stream. Two threads must not use one event at once. An event that was never recorded
-// counts as complete.
+// counts as complete. An event that is recorded while the stream's work is captured is a point of
+// the capture: streams can wait for it until the capture ends, and nothing else can be done with
+// it.
 class Event {
  public:
   explicit Event(bool timing = false) : timing_(timing) {}
@@ -107,6 +110,9 @@ class Event {
   // Converts the status of a wait into the status for the caller, and notes in the stream's history
   // that the launches before the event have ended.
   absl::Status Settle(const absl::Status& waited) const;
+  absl::Status CheckNotCaptured(const char* use) const;
+
+  friend class Stream;
 
   const bool timing_;
   Device* device_ = nullptr;
@@ -114,15 +120,27 @@ class Event {
   Stream* stream_ = nullptr;  // the one that recorded it last
   uint64_t launches_ = 0;     // the number of the stream's launches before that
   uint64_t position_ = 0;     // the stream's QueuedPosition() at that time
+  uint64_t capture_ = 0;      // the capture of which it is a point; 0: of none
 };
 
 // Adds to a failed stream's error the names of the work that may have caused it.
 absl::Status WithSuspects(const absl::Status& failure, const LaunchHistory& launches);
 
-// Sets a function that queues what has been recorded for a stream, or for all streams if it is
-// given null, and that has not been queued yet. It is called before a point of a stream is recorded
-// or waited for, and it may throw. Call this once, before the device is used.
-void SetQueueRecorded(void (*queue)(const Stream* stream));
+// Calls that are recorded instead of queued. Its functions may throw.
+class RecordedWork {
+ public:
+  virtual ~RecordedWork() = default;
+  // Queues what has been recorded for a stream, or for all streams if it is given null. It is
+  // called before a point of a stream is recorded or waited for.
+  virtual void QueueWorkOf(const Stream* stream) = 0;
+  // Returns the number of the capture that takes the stream's work, or 0.
+  virtual uint64_t CaptureOf(const Stream& stream) = 0;
+  // Makes a stream's later work part of a capture. Returns false if the capture has ended.
+  virtual bool JoinCapture(const Stream& stream, uint64_t capture) = 0;
+};
+
+// Call this once, before the device is used. `work` must outlive the device.
+void SetRecordedWork(RecordedWork* work);
 void QueueRecorded(const Stream* stream);
 
 // Returns the calling thread's current stream id (0 at thread start).

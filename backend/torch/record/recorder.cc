@@ -31,6 +31,9 @@ constexpr int kCompiledInVain = 6;
 // The most sequences of calls of which programs are kept.
 constexpr size_t kMostSequences = 1024;
 
+constexpr const char* kUnorderedUse =
+    "a use of its result on another stream, which waits for no event";
+
 std::atomic<bool> lazy_mode{false};
 std::atomic<int> captures{0};
 
@@ -67,10 +70,7 @@ Recorder& Recorder::Get() {
   static auto* recorder = [] {
     auto* made = new Recorder;
     SetPendingWork(made);
-    runtime::SetQueueRecorded([](const runtime::Stream* stream) {
-      const auto id = stream == nullptr ? std::nullopt : std::optional(stream->id());
-      Get().QueueStream(id, "a point of the stream is needed");
-    });
+    runtime::SetRecordedWork(made);
     return made;
   }();
   return *recorder;
@@ -127,30 +127,33 @@ bool Recorder::Record(RuleTable& rules, const c10::OperatorHandle& op, size_t ar
                                : rule == nullptr ? call.refusal()
                                                  : rule->refusal;
     const std::string what = op.schema().name() + " (" + reason + ")";
-    if (state.captures) Refuse(state, what);
+    if (state.capture != nullptr) Refuse(*state.capture, what);
     Run(state, what.c_str());
     return false;
   }
   for (auto& [id, other] : streams_) {
-    if (&other == &state || other.recording == nullptr) continue;
+    if (other.recording() == state.recording()) continue;
     for (const at::Tensor* tensor : call.tensors()) {
       if (!IsHpu(*tensor)) continue;
-      if (other.recording == nullptr) break;
+      if (other.recording() == nullptr) break;
       const auto& storage = *tensor->storage().unsafeGetStorageImpl();
       const PendingMemory* pending = PendingOf(storage);
-      if (pending == nullptr || pending->recording != other.recording.get()) continue;
-      if (other.captures) Refuse(other, "a use of its result on another stream");
+      if (pending == nullptr || pending->recording != other.recording()) continue;
+      if (other.capture != nullptr) {
+        Refuse(*other.capture, kUnorderedUse);
+      }
       Run(other, "another stream uses a result");
     }
   }
-  if (state.recording == nullptr) state.recording = std::make_unique<Recording>();
-  std::vector<IValue> results = state.recording->Add(std::move(rule), call, line);
+  if (state.recording() == nullptr) state.lazy = std::make_unique<Recording>();
+  Recording& recording = *state.recording();
+  std::vector<IValue> results = recording.Add(std::move(rule), call, line);
   torch::jit::drop(*stack, argument_count);
   for (IValue& result : results) stack->push_back(std::move(result));
   BRIDGE_LOG(kLazy, kTrace,
-             "recorded call " << state.recording->calls().size() << " of stream " << state.stream
-                              << ": " << op.schema().name());
-  if (!state.captures && state.recording->calls().size() >= most_calls_) {
+             "recorded call " << recording.calls().size() << " of stream " << state.stream << ": "
+                              << op.schema().name());
+  if (state.capture == nullptr && recording.calls().size() >= most_calls_) {
     TORCH_WARN_ONCE("lazy mode runs what it has recorded after ", most_calls_,
                     " operators without mark_step(); call it at the end of each step, or set "
                     "PT_HPU_MAX_COMPOUND_OP_SIZE");
@@ -160,10 +163,10 @@ bool Recorder::Record(RuleTable& rules, const c10::OperatorHandle& op, size_t ar
   return true;
 }
 
-void Recorder::Refuse(StreamState& state, const std::string& what) {
-  if (state.broken.empty()) state.broken = what;
-  BRIDGE_LOG(kLazy, kDebug, "gave up capture " << state.capture << ": " << what);
-  TORCH_CHECK(false, "a graph is captured on this stream, and ", what,
+void Recorder::Refuse(OpenCapture& capture, const std::string& what) {
+  if (capture.broken.empty()) capture.broken = what;
+  BRIDGE_LOG(kLazy, kDebug, "gave up capture " << capture.number << ": " << what);
+  TORCH_CHECK(false, "a graph is captured, and ", what,
               " cannot be part of it; the capture has been given up");
 }
 
@@ -171,15 +174,15 @@ void Recorder::RefuseInCapture(const std::string& who) {
   if (captures.load(std::memory_order_relaxed) == 0) return;
   const Lock lock(mutex_);
   StreamState& state = CurrentState();
-  if (state.captures) Refuse(state, who);
+  if (state.capture != nullptr) Refuse(*state.capture, who);
 }
 
 void Recorder::Run(StreamState& state, const char* why) {
-  if (state.recording == nullptr || state.recording->calls().empty()) return;
+  if (state.lazy == nullptr || state.lazy->calls().empty()) return;
   BRIDGE_LOG(kLazy, kDebug,
-             "flushed " << state.recording->calls().size() << " calls of stream " << state.stream
-                        << ": " << why);
-  std::unique_ptr<Recording> recording = std::move(state.recording);
+             "flushed " << state.lazy->calls().size() << " calls of stream " << state.stream << ": "
+                        << why);
+  std::unique_ptr<Recording> recording = std::move(state.lazy);
   const OnStream on_stream(state.stream);
   const CallsRunNow run_now;
   try {
@@ -251,8 +254,11 @@ void Recorder::Queue(const c10::StorageImpl& storage, const char* who) {
   if (CallsRunNow::IsSet() || InFrontEnd()) return;
   const Lock lock(mutex_);
   for (auto& [id, state] : streams_) {
-    if (state.recording == nullptr || !state.recording->Touches(storage)) continue;
-    if (state.captures) Refuse(state, who);
+    if (state.recording() == nullptr || !state.recording()->Touches(storage)) continue;
+    if (state.capture != nullptr) {
+      const bool is_ours = state.capture == CurrentState().capture;
+      Refuse(*state.capture, is_ours ? who : kUnorderedUse);
+    }
     Run(state, who);
   }
 }
@@ -280,56 +286,95 @@ void Recorder::QueueStream(std::optional<uint32_t> stream, const char* why) {
   const Lock lock(mutex_);
   for (auto& [id, state] : streams_) {
     if (stream.has_value() && id != *stream) continue;
-    if (!state.captures) {
+    if (state.capture == nullptr) {
       Run(state, why);
     } else if (stream.has_value()) {
-      Refuse(state, "a wait for it, an event on it, or a compiled program");
+      Refuse(*state.capture, "a wait for it or a compiled program");
     }
   }
+}
+
+void Recorder::QueueWorkOf(const runtime::Stream* stream) {
+  const auto id = stream == nullptr ? std::nullopt : std::optional(stream->id());
+  QueueStream(id, "a point of the stream is needed");
+}
+
+uint64_t Recorder::CaptureOf(const runtime::Stream& stream) {
+  if (captures.load(std::memory_order_relaxed) == 0) return 0;
+  const Lock lock(mutex_);
+  const auto state = streams_.find(stream.id());
+  const bool captured = state != streams_.end() && state->second.capture != nullptr;
+  return captured ? state->second.capture->number : 0;
+}
+
+bool Recorder::JoinCapture(const runtime::Stream& stream, uint64_t capture) {
+  const Lock lock(mutex_);
+  std::shared_ptr<OpenCapture> joined;
+  for (const auto& [id, state] : streams_) {
+    if (state.capture != nullptr && state.capture->number == capture) joined = state.capture;
+  }
+  if (joined == nullptr) return false;
+  StreamState& state = streams_[stream.id()];
+  state.stream = stream.id();
+  if (state.capture == joined) return true;
+  if (state.capture != nullptr) Refuse(*state.capture, "a wait for an event of another capture");
+  Run(state, "the stream joins a capture");
+  state.capture = std::move(joined);
+  BRIDGE_LOG(kLazy, kDebug, "stream " << state.stream << " joined capture " << capture);
+  return true;
+}
+
+void Recorder::Leave(const std::shared_ptr<OpenCapture>& capture) {
+  const std::shared_ptr<OpenCapture> kept = capture;  // it may be a stream's
+  for (auto& [id, state] : streams_) {
+    if (state.capture == kept) state.capture.reset();
+  }
+  --captures;
 }
 
 const void* Recorder::Capture() const {
   if (captures.load(std::memory_order_relaxed) == 0) return nullptr;
   const Lock lock(mutex_);
   const auto state = streams_.find(runtime::CurrentStreamId());
-  if (state == streams_.end() || !state->second.captures) return nullptr;
-  return state->second.recording.get();
+  if (state == streams_.end() || state->second.capture == nullptr) return nullptr;
+  return state->second.recording();
 }
 
 bool Recorder::IsCapturing() const {
   const Lock lock(mutex_);
   const auto state = streams_.find(runtime::CurrentStreamId());
-  return state != streams_.end() && state->second.captures;
+  return state != streams_.end() && state->second.capture != nullptr;
 }
 
 uint64_t Recorder::BeginCapture() {
   const Lock lock(mutex_);
   StreamState& state = CurrentState();
-  TORCH_CHECK(!state.captures, "a graph is already captured on this stream");
+  TORCH_CHECK(state.capture == nullptr, "a graph is already captured on this stream");
   Run(state, "a capture begins");
   StartLeavingOutMemory();
-  state.captures = true;
-  state.broken.clear();
-  state.recording = std::make_unique<Recording>(/*is_capture=*/true);
+  state.capture = std::make_shared<OpenCapture>();
+  state.capture->origin = state.stream;
+  state.capture->number = ++last_capture_;
   ++captures;
-  state.capture = ++last_capture_;
-  BRIDGE_LOG(kLazy, kDebug, "began capture " << state.capture << " on stream " << state.stream);
-  return state.capture;
+  BRIDGE_LOG(kLazy, kDebug,
+             "began capture " << state.capture->number << " on stream " << state.stream);
+  return state.capture->number;
 }
 
 std::unique_ptr<Recording> Recorder::TakeCapture(uint64_t capture) {
-  StreamState& state = CurrentState();
-  TORCH_CHECK(state.captures && state.capture == capture,
+  const StreamState& state = CurrentState();
+  const std::shared_ptr<OpenCapture> ended = state.capture;
+  TORCH_CHECK(ended != nullptr && ended->number == capture,
               "this HPUGraph has no capture on the current stream");
-  state.captures = false;
-  --captures;
-  std::unique_ptr<Recording> recording = std::move(state.recording);
-  const std::string broken = std::exchange(state.broken, {});
-  if (!broken.empty()) {
-    recording->Lose("the capture that makes it was given up: " + broken);
-    TORCH_CHECK(false, "the capture was given up, because ", broken, " cannot be part of it");
+  TORCH_CHECK(ended->origin == state.stream,
+              "the current stream has joined this capture; end it on the stream where it began");
+  Leave(ended);
+  if (!ended->broken.empty()) {
+    ended->recording->Lose("the capture that makes it was given up: " + ended->broken);
+    TORCH_CHECK(false, "the capture was given up, because ", ended->broken,
+                " cannot be part of it");
   }
-  return recording;
+  return std::move(ended->recording);
 }
 
 std::unique_ptr<ReplayableGraph> Recorder::EndCapture(uint64_t capture) {
@@ -354,11 +399,9 @@ std::unique_ptr<ReplayableCall> Recorder::EndCall(uint64_t capture,
 void Recorder::AbandonCapture(uint64_t capture) {
   const Lock lock(mutex_);
   for (auto& [id, state] : streams_) {
-    if (!state.captures || state.capture != capture) continue;
-    state.captures = false;
-    --captures;
-    state.broken.clear();
-    state.recording.reset();
+    if (state.capture == nullptr || state.capture->number != capture) continue;
+    Leave(state.capture);
+    return;
   }
 }
 
@@ -366,7 +409,8 @@ std::map<std::string, uint64_t> Recorder::Counts() const {
   const Lock lock(mutex_);
   uint64_t recorded = 0;
   for (const auto& [id, state] : streams_) {
-    if (state.recording != nullptr) recorded += state.recording->calls().size();
+    const bool counted = state.capture != nullptr && state.capture->origin != state.stream;
+    if (state.recording() != nullptr && !counted) recorded += state.recording()->calls().size();
   }
   return {{"runs", runs_},
           {"calls", calls_run_},

@@ -4,8 +4,8 @@
 //   needed (a copy to the CPU, an operator that cannot be recorded), when a point of the stream is
 //   waited for or recorded by an event, at mark_step, and when it has become too long.
 // - A capture (torch.hpu.HPUGraph) records the calls of one stream between its begin and its end.
-// It runs
-//   when it is replayed; whatever would have to run in between is an error.
+//   It runs when it is replayed; whatever would have to run in between is an error. A stream that
+//   waits for an event of a capture joins it: its calls are recorded there too until the end.
 //
 // A recording belongs to a stream and not to a thread, because autograd runs the backward of a
 // stream's calls on a thread of its own.
@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/runtime/stream.h"
 #include "backend/torch/device/pending_storage.h"
 #include "backend/torch/pytorch/unstable_torch.h"
 #include "backend/torch/record/call_rule.h"
@@ -32,7 +33,7 @@
 namespace hpu::torch_backend {
 
 // Thread-safe. A thread that waits for it gives the GIL to others.
-class Recorder final : public PendingWork {
+class Recorder final : public PendingWork, public runtime::RecordedWork {
  public:
   static Recorder& Get();
 
@@ -54,13 +55,13 @@ class Recorder final : public PendingWork {
 
   // Begins a capture on the current stream, and returns its number. Throws if the stream has one.
   uint64_t BeginCapture();
-  // Ends a capture. Throws if it has been given up, or is not on the current stream.
+  // Ends a capture. Throws if it has been given up, or did not begin on the current stream.
   std::unique_ptr<ReplayableGraph> EndCapture(uint64_t capture);
   // Does so with the capture of a call; the arguments are those of ReplayableCall.
   std::unique_ptr<ReplayableCall> EndCall(uint64_t capture, const std::vector<at::Tensor>& given,
                                           const std::vector<at::Tensor>& results,
                                           bool differentiable);
-  // Gives a capture up if it has not ended, on whatever stream it is.
+  // Gives a capture up if it has not ended, on whatever streams it is.
   void AbandonCapture(uint64_t capture);
   bool IsCapturing() const;
 
@@ -73,14 +74,26 @@ class Recorder final : public PendingWork {
   void Queue(const c10::StorageImpl& storage, const char* who) override;
   void RefuseInCapture(const std::string& who) override;
 
+  void QueueWorkOf(const runtime::Stream* stream) override;
+  uint64_t CaptureOf(const runtime::Stream& stream) override;
+  bool JoinCapture(const runtime::Stream& stream, uint64_t capture) override;
+
  private:
+  // A capture that has not ended.
+  struct OpenCapture {
+    uint64_t number = 0;
+    uint32_t origin = 0;  // the stream on which it began
+    std::unique_ptr<Recording> recording = std::make_unique<Recording>(/*is_capture=*/true);
+    std::string broken;  // why it could not go on
+  };
   struct StreamState {
     uint32_t stream = 0;
-    std::unique_ptr<Recording> recording;
-    bool captures = false;
-    uint64_t capture = 0;  // the number of the present or last capture
-    // A capture that could not go on: why.
-    std::string broken;
+    std::unique_ptr<Recording> lazy;       // null if nothing is recorded outside of captures
+    std::shared_ptr<OpenCapture> capture;  // null if the stream is in none
+
+    Recording* recording() const {
+      return capture == nullptr ? lazy.get() : capture->recording.get();
+    }
   };
   class Lock;
 
@@ -88,11 +101,14 @@ class Recorder final : public PendingWork {
   std::unique_ptr<Recording> TakeCapture(uint64_t capture);
   // Returns the state of this thread's current stream.
   StreamState& CurrentState();
-  // Runs the recording of a stream; `why` is for the log. The caller holds the mutex.
+  // Takes all streams out of a capture. The caller holds the mutex.
+  void Leave(const std::shared_ptr<OpenCapture>& capture);
+  // Runs the recording of a stream that has no capture; `why` is for the log. The caller holds the
+  // mutex.
   void Run(StreamState& state, const char* why);
   void RunRecording(Recording& recording);
   void CallByCall(Recording& recording, const std::string& why);
-  [[noreturn]] void Refuse(StreamState& state, const std::string& what);
+  [[noreturn]] void Refuse(OpenCapture& capture, const std::string& what);
 
   mutable std::mutex mutex_;
   std::map<uint32_t, StreamState> streams_;

@@ -65,8 +65,8 @@ class HPUGraph:
         """Ends the capture, compiles it and runs it, unless it is a dry run: then the tensors that
         it makes have no elements before the first replay."""
         device = native.torch_module()
-        capture, self._capture = self._capture, 0
-        self._graph = device.end_capture(capture)
+        self._graph = device.end_capture(self._capture)
+        self._capture = 0
         if not self._dry_run:
             # Scripts capture on a stream of its own and order it with no other one.
             device.synchronize()
