@@ -124,3 +124,34 @@ def test_a_function_of_a_module(told):
     with torch.no_grad():
         closure(on_hpu(2, 4))
     assert closure.graphs.captures == 1
+
+
+class Resized(nn.Module):
+    def forward(self, x):
+        return nn.functional.interpolate(x[None, None], size=(5, 5), mode="bicubic")
+
+
+class Chosen(nn.Module):
+    def forward(self, x):
+        return x.masked_scatter(x.detach()[:, :1] > 0, x * 2)
+
+
+@pytest.mark.parametrize(
+    ("last", "operator"),
+    [(Resized, "aten::upsample_bicubic2d_backward"), (Chosen, "aten::masked_select")],
+)
+def test_a_backward_that_cannot_be_captured_runs_without_a_graph(last, operator, told):
+    first, first_there = layers()
+    model, module = nn.Sequential(first, last()), nn.Sequential(first_there, last())
+    ht.hpu.wrap_in_hpu_graph(module)
+    for _ in range(2):
+        model(matrix(3, 4)).mean().backward()
+        module(on_hpu(3, 4)).mean().backward()
+    for ours, theirs in zip(module.parameters(), model.parameters(), strict=True):
+        close(ours.grad, theirs.grad)
+    (line,) = told()
+    assert operator in line
+    assert module.forward.graphs.captures == 0
+    with torch.no_grad():  # the forward alone can be captured
+        close(module(on_hpu(3, 4)), model(matrix(3, 4)))
+    assert module.forward.graphs.captures == 1

@@ -114,6 +114,8 @@ class GraphCache:
             )
             if self._with_backward:
                 call.capture_backward()
+            else:
+                call.check_backward()
         except Exception as reason:
             if isinstance(reason, Replaced) and key not in self._tried:
                 self._tried.add(key)  # a module may make a tensor at its first call only

@@ -131,6 +131,20 @@ class CapturedCall:
         or makes: all, as long as it is not known."""
         return range(count) if self._backward is None else self._backward.needs
 
+    def check_backward(self) -> None:
+        """Records the backward and drops the recording, which compiles nothing. Raises what makes
+        a capture of the backward impossible."""
+        if self._graph is None:
+            return
+        results, given = self._graph
+        device = native.torch_module()
+        with StreamContext(self._stream):
+            capture = device.begin_capture()
+            try:
+                _gradients(results, given, _tangents(results), retain_graph=True)
+            finally:
+                device.abandon_capture(capture)
+
     def capture_backward(self, allow_unused: bool = True) -> None:
         """Captures the backward now. Raises what makes that impossible."""
         if self._graph is None:
@@ -149,6 +163,25 @@ class CapturedCall:
         return self._backward(kept, wanted)
 
 
+def _tangents(results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    stand_in_for = native.torch_module().stand_in_for
+    return [stand_in_for(torch.empty_like(result, device="meta")) for result in results]
+
+
+def _gradients(
+    results: Sequence[torch.Tensor],
+    given: Sequence[torch.Tensor],
+    tangents: Sequence[torch.Tensor],
+    *,
+    allow_unused: bool = True,
+    retain_graph: bool = False,
+) -> tuple[torch.Tensor | None, ...]:
+    wanted = [tensor for tensor in given if tensor.requires_grad]
+    return torch.autograd.grad(
+        results, wanted, tangents, allow_unused=allow_unused, retain_graph=retain_graph
+    )
+
+
 class _Backward:
     """The captured backward of a call."""
 
@@ -159,11 +192,9 @@ class _Backward:
         made: Sequence[torch.Tensor],
         allow_unused: bool,
     ) -> None:
-        stand_in_for = native.torch_module().stand_in_for
-        self._tangents = [stand_in_for(torch.empty_like(r, device="meta")) for r in results]
-        wanted = [tensor for tensor in given if tensor.requires_grad]
+        self._tangents = _tangents(results)
         found, self._call = _captured(
-            lambda: torch.autograd.grad(results, wanted, self._tangents, allow_unused=allow_unused),
+            lambda: _gradients(results, given, self._tangents, allow_unused=allow_unused),
             lambda gradients: (
                 [*given, *made, *self._tangents],
                 [gradient for gradient in gradients if gradient is not None],
