@@ -210,6 +210,7 @@ KernelKey ConvKey(const std::string& kind, const ConvSpec& spec, const ConvPlan&
   key.Add(plan.amx_depth)
       .Add(spec.batch == 1)
       .Add(spec.x_type)
+      .Add(spec.groups_share_weights())
       .Add(plan.strip)
       .Add(plan.tiles_of_rows)
       .Add(plan.tiles.main_rows);

@@ -41,7 +41,8 @@ class TiledConv {
     if (plan_.strip) position.FillStrip(first_channel, e_.Int(plan_.group_in));
     position.FillPixelTable();
     input_ = position.InputBase(first_channel);
-    weights_ = e_.Address(frame_.Operand(e_.b, 1), e_.Mul(group_, plan_.panels * PanelBytes()));
+    const int64_t group_bytes = spec_.groups_share_weights() ? 0 : plan_.panels * PanelBytes();
+    weights_ = e_.Address(frame_.Operand(e_.b, 1), e_.Mul(group_, group_bytes));
     Value* first_panel = e_.Mul(index[2], plan_.panels_per_task);
     Value* end_panel = e_.Min(e_.Add(first_panel, plan_.panels_per_task), e_.Int(plan_.panels));
     e_.For(first_panel, end_panel, 1, [&](Value* panel) { Panel(panel); });

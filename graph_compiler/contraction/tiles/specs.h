@@ -108,6 +108,9 @@ struct ConvSpec {
   Body epilogue;
   std::vector<OperandRef> epilogue_operands;
   std::string name;
+
+  // Whether the groups read the same weights, which are packed once then.
+  bool groups_share_weights() const { return w_strides[0] == 0; }
 };
 
 // The gradient of a convolution by its weight:
