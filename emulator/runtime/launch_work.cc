@@ -1,9 +1,17 @@
 #include "emulator/runtime/launch_work.h"
 
 #include <algorithm>
+#include <chrono>
 #include <sstream>
 
 namespace hpu::emulator {
+
+synStatus LaunchWork::Run() {
+  const auto begin = std::chrono::steady_clock::now();
+  const synStatus status = executor_->Run(request_);
+  request_.recipe->set_launch_time(std::chrono::steady_clock::now() - begin);
+  return status;
+}
 
 std::string LaunchWork::Name() const { return "the launch of " + request_.recipe->recipe().name; }
 

@@ -1,6 +1,7 @@
 // A queued launch.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -19,7 +20,9 @@ class LaunchWork : public Work {
     request_.recipe->CountQueued(1);
   }
   ~LaunchWork() override { request_.recipe->CountQueued(-1); }
-  synStatus Run() override { return executor_->Run(request_); }
+  synStatus Run() override;
+  // Takes the time of the recipe's last launch.
+  std::chrono::nanoseconds Expected() const override { return request_.recipe->launch_time(); }
   std::string Name() const override;
   std::string Place() const override;
   std::vector<MemoryUse> Uses() const override;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -129,6 +130,13 @@ class LoadedRecipe {
   // Counts the launches that are queued or run, which the recipe must outlive.
   void CountQueued(int change) { queued_.fetch_add(change, std::memory_order_relaxed); }
   int queued() const { return queued_.load(std::memory_order_relaxed); }
+  // The time that the last launch took; a guess before the first one has ended.
+  std::chrono::nanoseconds launch_time() const {
+    return std::chrono::nanoseconds(launch_ns_.load(std::memory_order_relaxed));
+  }
+  void set_launch_time(std::chrono::nanoseconds taken) {
+    launch_ns_.store(taken.count(), std::memory_order_relaxed);
+  }
 
   // Called with memory that goes away with the recipe: its constants, and the object itself, which
   // stands for all results of its prologue. The cache can then forget everything that was made from
@@ -175,6 +183,7 @@ class LoadedRecipe {
 
   BindingMemo binding_memo_;
   std::atomic<int> queued_{0};
+  std::atomic<int64_t> launch_ns_{50'000'000};
 };
 
 }  // namespace hpu::emulator

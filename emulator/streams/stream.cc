@@ -13,6 +13,14 @@ constexpr std::chrono::milliseconds kPollTime{1};
 constexpr int kMostIdlePolls = 20;
 constexpr int kLeftBeforePolling = 4;
 
+// A thread may run ahead of a stream by this number of pieces of work, or by this time, but always
+// by some pieces.
+constexpr uint64_t kMostQueued = 1024;
+constexpr std::chrono::nanoseconds kMostAhead = std::chrono::seconds(1);
+constexpr uint64_t kLeastQueued = 16;
+constexpr std::chrono::seconds kPatience{10};  // without an end of any work
+constexpr std::chrono::microseconds kRoomPoll{100};
+
 }  // namespace
 
 Stream::~Stream() {
@@ -25,12 +33,32 @@ Stream::~Stream() {
   if (worker_.joinable()) worker_.join();
 }
 
+bool Stream::IsFull() const {
+  const uint64_t queued = tail() - progress_->completed();
+  return queued >= kMostQueued || (queued >= kLeastQueued &&
+                                   queued_ns_.load(std::memory_order_relaxed) > kMostAhead.count());
+}
+
+void Stream::WaitForRoom() const {
+  uint64_t completed = progress_->completed();
+  auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (IsFull() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(kRoomPoll);
+    const uint64_t now = progress_->completed();
+    if (now != completed) deadline = std::chrono::steady_clock::now() + kPatience;
+    completed = now;
+  }
+}
+
 uint64_t Stream::Enqueue(std::unique_ptr<Work> work) {
+  if (IsFull()) WaitForRoom();
+  const std::chrono::nanoseconds expected = work->Expected();
+  queued_ns_.fetch_add(expected.count(), std::memory_order_relaxed);
   uint64_t sequence = 0;
   {
     std::lock_guard lock(queue_mutex_);
     if (order_ != nullptr) CheckOrder(*work);
-    queue_.push_back(std::move(work));
+    queue_.push_back({std::move(work), expected});
     sequence = tail_.load(std::memory_order_relaxed) + 1;
     tail_.store(sequence, std::memory_order_release);
     if (!worker_.joinable()) worker_ = std::thread([this] { WorkerLoop(); });
@@ -76,13 +104,14 @@ void Stream::Announce() {
 }
 
 bool Stream::RunNext() {
-  std::unique_ptr<Work> work;
+  Queued next;
   {
     std::lock_guard lock(queue_mutex_);
     if (queue_.empty()) return false;
-    work = std::move(queue_.front());
+    next = std::move(queue_.front());
     queue_.pop_front();
   }
+  std::unique_ptr<Work> work = std::move(next.work);
   if (order_ != nullptr) {
     std::this_thread::sleep_for(order_->Delay(number_, progress_->completed()));
   }
@@ -97,6 +126,7 @@ bool Stream::RunNext() {
     progress_->Fail(status, name + (name.empty() || message.empty() ? "" : ": ") + message);
   }
   work.reset();
+  queued_ns_.fetch_sub(next.expected.count(), std::memory_order_relaxed);
   progress_->Advance();
   return true;
 }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -31,6 +32,8 @@ class Work {
   // These are for messages: what the work is, and where it was queued.
   virtual std::string Name() const { return ""; }
   virtual std::string Place() const { return ""; }
+  // Returns the time that it is expected to take, where that may be long.
+  virtual std::chrono::nanoseconds Expected() const { return std::chrono::nanoseconds(0); }
   // Says what strict mode checks the order of.
   virtual std::vector<MemoryUse> Uses() const { return {}; }
 };
@@ -52,7 +55,8 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  // Returns the work's sequence number.
+  // Returns the work's sequence number. A thread that is far ahead of the stream waits for it here,
+  // as it does at the queue of a card, so that what reads a result later does not wait for long.
   uint64_t Enqueue(std::unique_ptr<Work> work);
   // Counts a launch that is about to be enqueued, and returns which one of the stream it is.
   uint64_t CountLaunch() { return launches_.fetch_add(1, std::memory_order_relaxed) + 1; }
@@ -80,6 +84,11 @@ class Stream {
  private:
   void WorkerLoop();
   bool HasWork();
+  // Whether the queued work is too much to add to.
+  bool IsFull() const;
+  // Returns when the stream is no longer full, or when no work ends for long, because what it waits
+  // for may have to be queued by the same thread.
+  void WaitForRoom() const;
   // Tells the worker that there is work.
   void Announce();
   // Runs queued work while `wanted`. The caller holds run_mutex_.
@@ -106,9 +115,14 @@ class Stream {
   std::mutex run_mutex_;  // the right to take work from the queue and run it
 
   std::mutex queue_mutex_;
-  std::deque<std::unique_ptr<Work>> queue_;
+  struct Queued {
+    std::unique_ptr<Work> work;
+    std::chrono::nanoseconds expected;
+  };
+  std::deque<Queued> queue_;
   std::atomic<uint64_t> launches_{0};
   std::atomic<uint64_t> tail_{0};
+  std::atomic<int64_t> queued_ns_{0};  // the time that the queued work is expected to take
   std::atomic<bool> stop_{false};
   std::atomic<bool> running_{false};   // a thread takes work from the queue
   std::atomic<bool> polling_{false};   // the worker need not be woken

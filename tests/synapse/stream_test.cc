@@ -29,6 +29,21 @@ std::unique_ptr<Work> Do(std::function<void()> function) {
   });
 }
 
+// Work of which the stream knows how long it takes.
+class LongWork : public FunctionWork {
+ public:
+  LongWork(std::chrono::milliseconds expected, std::function<void()> function)
+      : FunctionWork([function = std::move(function)] {
+          function();
+          return synSuccess;
+        }),
+        expected_(expected) {}
+  std::chrono::nanoseconds Expected() const override { return expected_; }
+
+ private:
+  const std::chrono::milliseconds expected_;
+};
+
 class StreamTest : public ::testing::Test {
  protected:
   std::shared_ptr<Stream> MakeStream() { return std::make_shared<Stream>(&inline_executions_); }
@@ -116,6 +131,31 @@ TEST_F(StreamTest, WhoWaitsAtOnceRunsItsLaunch) {
     stream->Synchronize();
   }
   EXPECT_GT(inline_executions_.load(), 200u);
+}
+
+// A thread that queues work faster than it runs waits at 1,024 pieces, or at 16 if they take more
+// than a second together.
+TEST_F(StreamTest, WhoRunsFarAheadWaitsForRoom) {
+  for (const auto& [expected, most] : {std::pair(0, 1024), std::pair(100, 16)}) {
+    const auto stream = MakeStream();
+    std::atomic<bool> go{false};
+    std::atomic<int> queued{0};
+    std::thread host([&, expected = expected, most = most] {
+      for (int i = 0; i < most + 8; ++i) {
+        stream->Enqueue(std::make_unique<LongWork>(std::chrono::milliseconds(expected), [&] {
+          while (!go.load()) std::this_thread::yield();
+        }));
+        queued.fetch_add(1);
+      }
+    });
+    EXPECT_TRUE(Eventually([&, most = most] { return queued.load() == most; }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_EQ(queued.load(), most);
+    go.store(true);
+    host.join();
+    EXPECT_EQ(stream->Synchronize(), synSuccess);
+    EXPECT_EQ(stream->progress()->completed(), static_cast<uint64_t>(most) + 8);
+  }
 }
 
 TEST_F(StreamTest, EventsOrderStreams) {
