@@ -104,7 +104,7 @@ Tensor& PutByMask(Tensor& self, const Indices& indices, const Tensor& values, bo
 
 // A program can put one value by a mask.
 bool PutsSeveral(c10::ArrayRef<c10::IValue> arguments) {
-  return arguments[2].toTensor().numel() > 1 && HasMask(arguments[1]);
+  return arguments[2].toTensor().numel() != 1 && HasMask(arguments[1]);
 }
 bool TakesByMask(c10::ArrayRef<c10::IValue> arguments) { return HasMask(arguments[1]); }
 

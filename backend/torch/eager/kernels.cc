@@ -220,7 +220,9 @@ bool IsSameView(const Tensor& x, const Tensor& y) {
 // unchanged, while _copy_from would resolve the bit first; resolving copies, and the copy would
 // call _copy_from again.
 Tensor& Copy(Tensor& self, const Tensor& source, bool non_blocking) {
-  if (!IsSameView(self, source)) CopyFrom(source, self, non_blocking);
+  if (IsSameView(self, source)) return self;
+  at::assert_no_partial_overlap(self, source);
+  CopyFrom(source, self, non_blocking);
   return self;
 }
 

@@ -60,7 +60,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 // at::detail::empty_generic(), empty_strided_generic(), empty_cpu(), computeStorageNbytes().
 #include <ATen/EmptyTensor.h>
-// at::has_internal_overlap().
+// at::has_internal_overlap(), assert_no_partial_overlap().
 #include <ATen/MemoryOverlap.h>
 // at::get_num_threads().
 #include <ATen/Parallel.h>

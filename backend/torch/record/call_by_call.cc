@@ -57,6 +57,12 @@ void RunCall(const Recording& recording, const Recording::Call& call) {
     const c10::Storage& storage = recording.values()[value++].storage;
     if (PendingOf(*storage.unsafeGetStorageImpl()) == nullptr) continue;
     at::Tensor result = std::move(results[i]);
+    if (!result.defined()) {
+      // The CPU's kernels leave out a gradient that nobody asked for, and shape functions do not.
+      // No call reads it, but whoever holds the tensor needs memory.
+      storage.set_data_ptr_noswap(GetDeviceAllocator().allocate(storage.nbytes()));
+      continue;
+    }
     // The CPU's norms, for one, give statistics of narrow inputs in another type.
     const TensorForm& form = rule.results[i].form;
     if (result.strides() != form.strides || result.scalar_type() != form.dtype) {

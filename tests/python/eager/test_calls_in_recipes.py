@@ -178,6 +178,10 @@ POSITIONS: dict[str, Row] = {
     "values added by a mask": (
         lambda x, m, v: x.index_put((m,), v, accumulate=True), X, X > 1, torch.tensor(2.0)
     ),
+    "rows put by a mask": (
+        lambda x, m, v: (x.index_put((m,), v[:2]), x.index_put((m & ~m,), v[:0])),
+        X, torch.tensor([True, False, True, False]), X.flip(0),
+    ),
     "indices on the CPU": (
         lambda x: (
             x.index_put((torch.tensor([0, 2]), torch.tensor([1, 1])), x[0, :2]),
@@ -277,7 +281,7 @@ ROWS = {**RESIZES, **ARITHMETIC, **REDUCTIONS, **POSITIONS, **DISTANCES, **GRADI
 # graph breaks at them or has eager steps.
 BREAK = {
     "bincount", "bincount with weights", "repeat_interleave", "masked_select into",
-    "bytes as truth values", "indices on the CPU", "bincount of nothing",
+    "bytes as truth values", "indices on the CPU", "bincount of nothing", "rows put by a mask",
 }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 from eager_case import place_on_cpu
 
 from habana_frameworks.torch import native
@@ -23,6 +24,27 @@ def test_augmented_assignment_to_views(place):
         torch.testing.assert_close(
             change(torch.ones(4, 5, device="hpu")).cpu(), change(torch.ones(4, 5))
         )
+
+
+@pytest.mark.parametrize("place", ["none", ""])
+def test_a_copy_to_an_overlapping_part_is_refused(place):
+    x = torch.arange(6.0, device="hpu")
+    with place_on_cpu(place):
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            x[1:] = x[:-1]
+        x[:3] = x[3:]
+        x[1:] = x[1:]
+    assert x.tolist() == [3, 4, 5, 3, 4, 5]
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+def test_a_call_whose_shape_function_fails(mode):
+    """PyTorch's functions for resizes of no images raise a TypeError."""
+    x = torch.ones(0, 4, 5, device="hpu")
+    with place_on_cpu(""):
+        assert F.interpolate(x, scale_factor=2, mode=mode).shape == (0, 4, 10)
+    with place_on_cpu("none"), pytest.raises(NotImplementedError, match="shape function fails"):
+        F.interpolate(x, scale_factor=2, mode=mode)
 
 
 def test_operators_in_a_list_fall_back_and_others_do_not():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 
 import pytest
@@ -29,6 +30,30 @@ def test_a_recording_without_a_program_runs_call_by_call(monkeypatch):
     wanted[0].add_(1)
     close(y, wanted)
     assert (counts.runs, counts.runs_by_call) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        torch.nn.BatchNorm1d(3),
+        torch.nn.LayerNorm(3),
+        torch.nn.GroupNorm(1, 3),
+        torch.nn.Linear(3, 2),
+    ],
+    ids=lambda module: type(module).__name__,
+)
+def test_gradients_that_nobody_needs_run_call_by_call(monkeypatch, module):
+    """CPU kernels give nothing for a first layer's input where shape functions give a tensor."""
+    refused = recordings.Answer(None, "this test says so")
+    monkeypatch.setattr(recordings, "compile_recording", lambda *_: refused)
+    counts = Counts()
+    ours = copy.deepcopy(module).to("hpu")
+    ours(matrix(5, 3).to("hpu")).pow(2).sum().backward()
+    theirs = copy.deepcopy(module)
+    theirs(matrix(5, 3)).pow(2).sum().backward()
+    for found, wanted in zip(ours.parameters(), theirs.parameters(), strict=True):
+        close(found.grad, wanted.grad)
+    assert counts.runs_by_call > 0
 
 
 def test_a_recording_whose_capture_fails_runs_call_by_call(monkeypatch):

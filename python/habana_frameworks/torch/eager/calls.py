@@ -33,6 +33,7 @@ from ..torch_compat.fakes import (
 )
 from ..torch_compat.ops import OpOverload, OpOverloadPacket, takes_numbers
 from ..torch_compat.trees import tree_leaves, tree_map_only
+from .argument_checks import check_arguments, type_name
 
 _DEVICE = "hpu"
 # A result of an operator that is one tensor, not a list of tensors.
@@ -150,12 +151,19 @@ def run_on_fakes(
     mode: FakeTensorMode, op: OpOverload, args: Any, kwargs: Any
 ) -> tuple[list[torch.Tensor], Any]:
     """The tensors of the call after it, and its result. Raises what the operator raises for wrong
-    arguments."""
+    arguments, and CaptureError if its shape function has a fault."""
     tensors = tensors_among(args, kwargs)
     fakes = [_fake(mode, tensor) for tensor in tensors]
     fake_args, fake_kwargs = _replace(tensors, fakes, args, kwargs)
     with errors_without_log(), mode:
-        result = op(*fake_args, **fake_kwargs)
+        check_arguments(op, fake_args, fake_kwargs)
+        try:
+            result = op(*fake_args, **fake_kwargs)
+        except TypeError as error:
+            # Arguments of wrong types are refused before a kernel is called.
+            raise CaptureError(f"its shape function fails: {error}") from error
+        except AssertionError as error:  # with which some shape functions check their arguments
+            raise RuntimeError(str(error)) from error
         _check_cast(op, fake_args, fake_kwargs)
     return fakes, result
 
@@ -192,6 +200,8 @@ def _capture(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _
                 sizes, strides, dtype=tensors[i].dtype, device=tensors[i].device
             )
     fake_args, fake_kwargs = _replace(tensors, fakes, args, kwargs)
+    with mode:
+        check_arguments(op, fake_args, fake_kwargs)
     builder = native.torch_module().GraphBuilder(str(op))
     inputs = [
         builder.add_tensor_input(*meta_of(fake), fake.device.type == "cpu", f"argument_{i}", False)
@@ -259,18 +269,13 @@ def _check_cast(op: OpOverload, args: list[Any], kwargs: dict[str, Any]) -> None
     result = functional(*args, **kwargs)
     if isinstance(result, torch.Tensor) and not torch.can_cast(result.dtype, args[0].dtype):
         raise RuntimeError(
-            f"result type {_type_name(result.dtype)} can't be cast to the desired output type "
-            f"{_type_name(args[0].dtype)}"
+            f"result type {type_name(result.dtype)} can't be cast to the desired output type "
+            f"{type_name(args[0].dtype)}"
         )
 
 
 def _types(op: OpOverload) -> list[tuple[str, str]]:
     return [(argument.name, str(argument.type)) for argument in op._schema.arguments]
-
-
-def _type_name(dtype: torch.dtype) -> str:
-    """The name of a type in PyTorch's messages: "Float"."""
-    return torch.empty(0, dtype=dtype).type().removeprefix("torch.").removesuffix("Tensor")
 
 
 def _record_writes(

@@ -1,0 +1,133 @@
+"""Checks of arguments that the CPU's kernels make and PyTorch's shape functions do not. Without
+them a wrong call would be recorded, and would fail, or spread its source, when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..torch_compat.ops import OpOverload
+
+Arguments = dict[str, Any]
+
+
+def check_arguments(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Raises the error that the CPU raises. The tensors may be fake."""
+    check = _CHECKS.get(op._schema.name.removesuffix("_"))
+    if check is not None:
+        named = {a.name: value for a, value in zip(op._schema.arguments, args, strict=False)}
+        check(named | kwargs)
+
+
+def _index_add(given: Arguments) -> None:
+    x, index, source = given["self"], given["index"], given["source"]
+    if index.dim() > 1:
+        raise IndexError(
+            f"index_add_(): Index is supposed to be a vector, but got dim: {index.dim()} with "
+            f"type: {type_name(index.dtype)} and size: {list(index.shape)}"
+        )
+    rank = max(x.dim(), 1)
+    if not -rank <= given["dim"] < rank:
+        return  # the shape function says so
+    dim = given["dim"] % rank
+    count = source.shape[dim] if dim < source.dim() else 1
+    if count != index.numel():
+        raise RuntimeError(
+            f"index_add_(): Number of indices ({index.numel()}) should be equal to "
+            f"source.size(dim): ({count}), for dim: {dim}"
+        )
+    ours, theirs = list(x.shape), list(source.shape)
+    if x.dim() != source.dim() or ours[:dim] + ours[dim + 1 :] != theirs[:dim] + theirs[dim + 1 :]:
+        raise RuntimeError(
+            "source tensor shape must match self tensor shape, excluding the specified dimension. "
+            f"Got self.shape = {ours} source.shape = {theirs}"
+        )
+
+
+def _index_put(given: Arguments) -> None:
+    x, values = given["self"], given["values"]
+    indices = [i for i in given["indices"] if i is not None]
+    if any(index.dtype in (torch.bool, torch.uint8) for index in indices):
+        return  # the number of places depends on data
+    places = list(torch.ops.aten.index.Tensor(x, given["indices"]).shape)
+    wanted = list(values.shape)
+    aligned = places[max(len(places) - len(wanted), 0) :]
+    if len(wanted) > len(places) or any(
+        size not in (1, place) for size, place in zip(wanted, aligned, strict=True)
+    ):
+        raise RuntimeError(
+            f"shape mismatch: value tensor of shape {wanted} cannot be broadcast to indexing "
+            f"result of shape {places}"
+        )
+
+
+def _index_fill(given: Arguments) -> None:
+    index = given["index"]
+    if index.dtype != torch.int64:
+        raise IndexError("index_fill_(): Expected dtype int64 for index.")
+    if index.dim() > 1:
+        raise RuntimeError("Index has to be a vector/scalar")
+
+
+def _index_select(given: Arguments) -> None:
+    if given["index"].dim() > 1:
+        raise IndexError("index_select(): Index is supposed to be a vector")
+
+
+def _extreme(name: str) -> Callable[[Arguments], None]:
+    def check(given: Arguments) -> None:
+        if given["self"].numel() == 0 and len(given) == 1:
+            raise RuntimeError(
+                f"{name}(): Expected reduction dim to be specified for input.numel() == 0. "
+                "Specify the reduction dim with the 'dim' argument."
+            )
+
+    return check
+
+
+def _bucketize(given: Arguments) -> None:
+    boundaries = given["boundaries"]
+    if boundaries.dim() != 1:
+        raise RuntimeError(
+            f"boundaries tensor must be 1 dimension, but got dim({boundaries.dim()})"
+        )
+
+
+def _masked_scatter(given: Arguments) -> None:
+    if given["mask"].dtype != torch.bool:
+        name = type_name(given["mask"].dtype)
+        raise RuntimeError(
+            f"masked_scatter_ only supports boolean masks, but got mask with dtype {name}"
+        )
+
+
+def _bitwise(name: str) -> Callable[[Arguments], None]:
+    def check(given: Arguments) -> None:
+        dtype = torch.result_type(given["self"], given["other"])
+        if dtype.is_floating_point or dtype.is_complex:
+            raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{type_name(dtype)}'")
+
+    return check
+
+
+def type_name(dtype: torch.dtype) -> str:
+    """The name of a type in PyTorch's messages: "Float"."""
+    return torch.empty(0, dtype=dtype).type().removeprefix("torch.").removesuffix("Tensor")
+
+
+_CHECKS: dict[str, Callable[[Arguments], None]] = {
+    "aten::_index_put_impl": _index_put,
+    "aten::bitwise_and": _bitwise("bitwise_and"),
+    "aten::bitwise_or": _bitwise("bitwise_or"),
+    "aten::bitwise_xor": _bitwise("bitwise_xor"),
+    "aten::bucketize": _bucketize,
+    "aten::index_add": _index_add,
+    "aten::index_fill": _index_fill,
+    "aten::index_put": _index_put,
+    "aten::index_select": _index_select,
+    "aten::masked_scatter": _masked_scatter,
+    "aten::max": _extreme("max"),
+    "aten::min": _extreme("min"),
+}
