@@ -172,13 +172,16 @@ def _convert(arguments: dict[str, Any], run: Any) -> ConvertFrameReturn:
     warm_up = deferred.current()
     if warm_up is not None and not warm_up.launches:
         return _trace(call, "a warm-up compiles it without a launch", run)
+    guarded, refusal = None, ""
     try:
         with without_collector():
             guarded = _load(call)
     except Exception as error:
         if not isinstance(error, Refused):
             _log.debug("a stored start could not be used", exc_info=True)
-        return _trace(call, _text(error), run)
+        refusal = _text(error)
+    if guarded is None:  # outside of the handler, so that a user's error does not have that context
+        return _trace(call, refusal, run)
     outcome = journal.Outcome.of(call.frame.f_code, call.key, call.factors, "", "")
     outcome.load_ms = (time.perf_counter() - started) * 1e3
     journal.add(outcome)
