@@ -78,6 +78,23 @@ double RoundTo(DType dtype, double value) {
   return rounded;
 }
 
+double Multiply(DType dtype, double x, double y) {
+  constexpr double kExact = 0x1p53;
+  constexpr double kRange = 0x1p63;
+  const double product = x * y;
+  if (!IsInteger(dtype) || std::fabs(product) <= kExact) return product;
+  if (std::fabs(x) >= kRange || std::fabs(y) >= kRange) return product;
+  const auto left = static_cast<uint64_t>(static_cast<int64_t>(x));
+  const auto right = static_cast<uint64_t>(static_cast<int64_t>(y));
+  double wrapped = product;
+  WithHostType(dtype, [&]<typename T>(std::type_identity<T>) {
+    if constexpr (std::is_integral_v<T>) {
+      wrapped = static_cast<double>(static_cast<T>(left * right));
+    }
+  });
+  return wrapped;
+}
+
 bool HoldsNumber(DType dtype, double value) {
   if (dtype == DType::kBool) return true;
   bool holds = IsFloat(dtype) && !std::isfinite(value);

@@ -22,6 +22,8 @@ struct HostTensor {
 // Rounds to the nearest value of the type (ties to even). Integers truncate and wrap; booleans are
 // x != 0.
 double RoundTo(DType dtype, double value);
+// Returns x * y. Integers up to 64 bits wrap around, which the double of a large product would not.
+double Multiply(DType dtype, double x, double y);
 // Whether PyTorch accepts the number as a value of the type without an error: it is inside the
 // type's range, or it is infinite or NaN and the type has that.
 bool HoldsNumber(DType dtype, double value);

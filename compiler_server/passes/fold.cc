@@ -19,7 +19,14 @@ bool IsExact(const HostTensor& tensor) {
   if (!IsInteger(tensor.dtype)) return true;
   constexpr double kLimit = 9007199254740992.0;  // 2^53
   return std::all_of(tensor.data.begin(), tensor.data.end(),
-                     [](double value) { return std::fabs(value) <= kLimit; });
+                     [](double value) { return std::fabs(value) < kLimit; });
+}
+
+// Whether the op multiplies integers in a row, whose products on the way a double may not hold.
+bool MultipliesIntegers(const Node& node) {
+  const bool multiplies = node.op == OpKind::kReduceProd || node.op == OpKind::kCumprod ||
+                          node.op == OpKind::kScatterMul;
+  return multiplies && IsInteger(node.type().dtype);
 }
 
 class Folder {
@@ -56,7 +63,7 @@ class Folder {
 
   bool TryEvaluate(const Node& node) {
     if (node.op == OpKind::kAten || node.results.size() != 1) return false;
-    if (node.type().bytes() > kMaxFoldedBytes) return false;
+    if (node.type().bytes() > kMaxFoldedBytes || MultipliesIntegers(node)) return false;
     std::vector<const HostTensor*> operands;
     for (const Value* operand : node.operands) {
       const auto found = operand == nullptr ? known_.end() : known_.find(operand);

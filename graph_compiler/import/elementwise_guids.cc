@@ -154,6 +154,8 @@ const PlainRow kPlainRows[] = {
     {"acosh_fwd", 1, Float1<Opcode::kAcosh>},
     {"atanh_fwd", 1, Float1<Opcode::kAtanh>},
     {"erf_fwd", 1, Float1<Opcode::kErf>},
+    {"erfc_fwd", 1, Float1<Opcode::kErfc>},
+    {"erfinv_fwd", 1, Float1<Opcode::kErfinv>},
     {"sigmoid_fwd", 1, Float1<Opcode::kSigmoid>},
     {"sinc_fwd", 1, Sinc},
     {"pow2_fwd", 1, [](const Args& a) { return Pow2(Cast(a[0], kF32)); }},

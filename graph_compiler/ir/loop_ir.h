@@ -108,6 +108,8 @@ enum class Opcode : uint8_t {
   kAcosh,
   kAtanh,
   kAtan2,
+  kErfc,
+  kErfinv,
   // comparisons -> kBool; all are ordered except kNe
   kEq,
   kNe,

@@ -81,7 +81,7 @@ SMOOTH = (
     "torch.feature_dropout({0}, 0.5, False)",
     "torch.native_dropout({0}, 0.5, False)[0]",
     # no recipe has this operation, so it is an eager step
-    "torch.special.erfinv({0}.clamp(-0.5, 0.5))",
+    "torch.special.i0({0}.clamp(-0.5, 0.5))",
 )
 # Selections and sign changes: exact if the operand is.
 EXACT_UNARY = (

@@ -36,6 +36,18 @@ TEST(Interpreter, BroadcastsAndRounds) {
   EXPECT_THAT(result.outputs[0].data, ElementsAre(1, 2, 256, 256));
 }
 
+TEST(Interpreter, IntegerProductsWrapAroundBeyondWhatDoublesHold) {
+  const RunResult result = Evaluate(R"(graph @g(%x: i32[2], %y: i64[1]) {
+    %0 = mul %x, %x : i32[2]
+    %1 = mul %y, %y : i64[1]
+    return %0, %1 })",
+                                    {Numbers({2}, {1264544299, -1264544299}, DType::kI32),
+                                     Numbers({1}, {4294967297}, DType::kI64)});
+  // 1264544299 is 3^31 in 32 bits, and 4294967297 is 2^32 + 1.
+  EXPECT_THAT(result.outputs[0].data, ElementsAre(703701817, 703701817));
+  EXPECT_THAT(result.outputs[1].data, ElementsAre(8589934593));
+}
+
 TEST(Interpreter, DivisionByInfinityHasPythonsSigns) {
   constexpr double kInf = INFINITY;
   const RunResult result = Evaluate(

@@ -18,11 +18,11 @@ from volume_samples import BACKWARD as VOLUME_GRADIENTS
 from volume_samples import FORWARD as VOLUMES
 
 UNARY = [
-    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "erfc",
-    "exp", "exp2", "expm1", "floor", "frac", "hardsigmoid", "hardswish", "isfinite", "isinf",
-    "isnan", "log", "log10", "log1p", "log2", "log_sigmoid", "logical_not", "mish", "nan_to_num",
-    "neg", "reciprocal", "relu", "relu6", "round", "rsqrt", "selu", "sgn", "sigmoid", "sign",
-    "silu", "sin", "sinc", "sinh", "sqrt", "square", "tan", "tanh", "trunc",
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf",
+    "erfc", "erfinv", "exp", "exp2", "expm1", "floor", "frac", "hardsigmoid", "hardswish",
+    "isfinite", "isinf", "isnan", "log", "log10", "log1p", "log2", "log_sigmoid", "logical_not",
+    "mish", "nan_to_num", "neg", "reciprocal", "relu", "relu6", "round", "rsqrt", "selu", "sgn",
+    "sigmoid", "sign", "silu", "sin", "sinc", "sinh", "sqrt", "square", "tan", "tanh", "trunc",
 ]  # fmt: skip
 BINARY = ["eq", "ge", "gt", "le", "lt", "ne", "mul", "div", "fmod", "remainder"]
 
@@ -74,6 +74,14 @@ CASES += [
     a("pow.Tensor_Scalar", f(4), 0),
     a("pow.Tensor_Tensor", f(4), f(4)),
     a("pow.Scalar", 2.0, f(4)),
+    a("pow.Tensor_Scalar", i(4), 11),
+    a("pow.Tensor_Tensor", i(5, 4), i(4)),
+    a("pow.Tensor_Tensor", T((9,), torch.int8), T((9,), torch.int8)),
+    a("pow.Tensor_Tensor", T((9,), torch.uint8), T((9,), torch.uint8)),
+    a("pow.Scalar", 2, i(9)),
+    a("pow.Scalar", 3, i(9)),
+    a("angle.default", f(9)),
+    a("angle.default", i(9)),
     a("atan2.default", f(4), f(4)),
     a("hypot.default", f(3, 4), f(4)),
     a("xlogy.Tensor", f(3, 4), f(4)),

@@ -80,19 +80,25 @@ def pool(name: str, x: T, grad: T, *args: object) -> Case:
 
 
 def resized(name: str, size: list[int], more: tuple[object, ...] = (), scale: float = 0) -> Case:
-    scales = [scale, scale] if scale else []
-    return a(f"{name}_backward.default", f(2, 3, *size), size, [2, 3, 4, 5], *more, *scales)
+    """The gradient of a resize from 4, 4 x 5, or 4 x 5 x 3 places to `size`."""
+    before = [4, 5, 3][: len(size)]
+    scales = [scale] * len(size) if scale else []
+    return a(f"{name}_backward.default", f(2, 3, *size), size, [2, 3, *before], *more, *scales)
 
 
 PADDED = [
-    case
-    for name in ("reflection", "replication")
-    for case in (
-        a(f"{name}_pad2d.default", f(2, 3, 4, 5), [1, 2, 3, 0]),
-        a(f"{name}_pad2d_backward.default", f(2, 3, 7, 8), f(2, 3, 4, 5), [1, 2, 3, 0]),
-        a(f"{name}_pad1d.default", f(2, 3, 5), [4, 1]),
-        a(f"{name}_pad1d_backward.default", f(2, 3, 10), f(2, 3, 5), [4, 1]),
-    )
+    a("replication_pad2d.default", f(2, 3, 7, 8), [2, -3, -2, 1]),
+    a("replication_pad2d_backward.default", f(2, 3, 6, 7), f(2, 3, 7, 8), [2, -3, -2, 1]),
+    *(
+        case
+        for name in ("reflection", "replication")
+        for case in (
+            a(f"{name}_pad2d.default", f(2, 3, 4, 5), [1, 2, 3, 0]),
+            a(f"{name}_pad2d_backward.default", f(2, 3, 7, 8), f(2, 3, 4, 5), [1, 2, 3, 0]),
+            a(f"{name}_pad1d.default", f(2, 3, 5), [4, 1]),
+            a(f"{name}_pad1d_backward.default", f(2, 3, 10), f(2, 3, 5), [4, 1]),
+        )
+    ),
 ]
 UNFOLDED = [
     a("im2col.default", f(2, 3, 6, 7), [3, 2], [1, 2], [1, 0], [2, 1]),
@@ -131,6 +137,23 @@ WINDOWS = [
     resized("upsample_bilinear2d", [8, 10], (False,), 2.0),
     resized("upsample_bilinear2d", [8, 10], (True,)),
     resized("upsample_bilinear2d", [3, 7], (False,)),
+    resized("upsample_nearest1d", [12]),
+    resized("upsample_nearest1d", [7]),
+    resized("_upsample_nearest_exact1d", [7]),
+    resized("_upsample_nearest_exact1d", [8], scale=2.0),
+    resized("upsample_linear1d", [9], (False,)),
+    resized("upsample_linear1d", [9], (True,)),
+    resized("upsample_linear1d", [1], (True,)),
+    resized("upsample_linear1d", [10], (False,), 2.5),
+    resized("upsample_nearest3d", [8, 10, 9]),
+    resized("upsample_nearest3d", [7, 3, 5]),
+    resized("_upsample_nearest_exact3d", [7, 3, 5]),
+    resized("upsample_trilinear3d", [8, 10, 6], (False,)),
+    resized("upsample_trilinear3d", [3, 7, 4], (True,)),
+    resized("upsample_bicubic2d", [8, 10], (False,)),
+    resized("upsample_bicubic2d", [8, 10], (True,)),
+    resized("upsample_bicubic2d", [3, 7], (False,)),
+    resized("upsample_bicubic2d", [1, 12], (True,)),
 ]
 
 INDEXED = [

@@ -47,6 +47,8 @@ MOVEMENTS = [
     a("stack.default", [f(2, 3), f(2, 3)], 1),
     a("constant_pad_nd.default", f(2, 3), [1, 2, 0, 1], 0.5),
     a("constant_pad_nd.default", f(4, 5), [-1, 2]),
+    a("constant_pad_nd.default", i(4, 5), [1, 2], -(2**40)),
+    a("constant_pad_nd.default", i(4, 5), [1, 2], 2**31),
     a("pad.default", f(2, 3), [1, 1]),
     a("repeat.default", f(2, 3), [2, 1, 2]),
     a("repeat_interleave.self_int", f(2, 3), 2, 1),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from aten_case import Case, T, a, f
+from aten_case import Case, T, a, f, h, i
 
 from habana_frameworks.torch.dynamo.capture.decompositions.int4_weights import block_columns
 
@@ -11,7 +11,11 @@ PRODUCTS = [
     # products
     a("mm.default", f(3, 4), f(4, 5)),
     a("mm.default", f(3, 4), f(4, 5, strides=(1, 4))),
+    a("mm.default", i(3, 4), i(4, 5)),
+    a("mm.default", T((3, 4), torch.int32), T((4, 5), torch.int32)),
+    a("mm.default", i(3, 0), i(0, 5)),
     a("bmm.default", f(2, 3, 4), f(2, 4, 5)),
+    a("bmm.default", i(2, 3, 4), i(2, 4, 5)),
     a("matmul.default", f(4), f(4)),
     a("matmul.default", f(3, 4), f(4)),
     a("matmul.default", f(4), f(4, 5)),
@@ -24,6 +28,8 @@ PRODUCTS = [
     a("addmm.default", f(5), f(3, 4), f(4, 5), beta=0),
     a("addmv.default", f(3), f(3, 4), f(4)),
     a("baddbmm.default", f(2, 3, 5), f(2, 3, 4), f(2, 4, 5), beta=2),
+    a("addmm.default", i(5), i(3, 4), i(4, 5), beta=2, alpha=3),
+    a("addbmm.default", i(3, 5), i(2, 3, 4), i(2, 4, 5)),
     a("addbmm.default", f(3, 5), f(2, 3, 4), f(2, 4, 5)),
     a("addbmm.default", f(3, 5), f(2, 3, 4), f(2, 4, 5), beta=0.5, alpha=2),
     a("mv.default", f(3, 4), f(4)),
@@ -129,6 +135,27 @@ PRODUCTS = [
     a("avg_pool1d.default", f(2, 3, 9), [3]),
     a("adaptive_avg_pool2d.default", f(2, 3, 7, 5), [1, 1]),
     a("adaptive_avg_pool2d.default", f(2, 3, 7, 5), [3, 2]),
+    *(a("upsample_bicubic2d.default", f(1, 2, 5, 4), [7, 3], align) for align in (True, False)),
+    a("upsample_bicubic2d.default", f(1, 2, 5, 4), [7, 3], False, 1.5, 0.8),
+    a("upsample_bicubic2d.vec", f(1, 2, 5, 4), None, False, [1.5, 1.3]),
+    a("upsample_linear1d.default", f(1, 2, 5), [8], True),
+    a("upsample_linear1d.default", h(1, 2, 5), [8], False, 1.7),
+    a("upsample_linear1d.vec", f(1, 2, 3), None, False, [1.3]),
+    *(a("upsample_trilinear3d.default", f(1, 2, 3, 4, 5), [5, 2, 7], at) for at in (True, False)),
+    a("upsample_trilinear3d.vec", f(1, 2, 3, 4, 5), None, False, [1.3, 2.0, 0.7]),
+    a("upsample_bilinear2d.vec", f(1, 2, 3, 4), None, False, [1.3, 2.0]),
+    a("upsample_nearest1d.default", f(1, 2, 5), [8]),
+    a("upsample_nearest1d.default", f(0, 2, 5), [8]),
+    a("upsample_nearest1d.vec", f(1, 2, 3), None, [2.2]),
+    a("_upsample_nearest_exact1d.default", f(1, 2, 5), [8]),
+    a("_upsample_nearest_exact1d.vec", f(1, 2, 5), [3], None),
+    a("upsample_nearest2d.vec", f(1, 2, 3, 3), None, [1.3, 2.2]),
+    a("upsample_nearest2d.default", T((1, 2, 5, 4), torch.uint8), [3, 7]),
+    a("upsample_nearest3d.default", f(1, 1, 3, 4, 5), [5, 2, 7]),
+    a("upsample_nearest3d.vec", f(1, 1, 3, 4, 5), None, [2.0, 1.0, 0.5]),
+    a("_upsample_nearest_exact2d.vec", f(1, 2, 3, 3), None, [1.3, 2.2]),
+    a("_upsample_nearest_exact3d.default", f(1, 2, 3, 4, 5), [5, 2, 7]),
+    a("_upsample_nearest_exact3d.vec", f(1, 2, 3, 4, 5), [6, 8, 10], None),
     a("upsample_nearest2d.vec", f(1, 2, 3, 4), [6, 8], None),
     a("upsample_nearest2d.vec", f(1, 2, 3, 4), None, [2.0, 2.0]),
     a("upsample_nearest2d.default", f(1, 2, 5, 4), [3, 7]),

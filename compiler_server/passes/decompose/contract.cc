@@ -6,6 +6,22 @@
 namespace hpu::compiler {
 namespace {
 
+// The device multiplies matrices of floating-point numbers. Products of integer matrices are sums
+// of products, and wrap around.
+Value* IntegerProduct(Call& call, Value* a, Value* b) {
+  Dims left = a->type.sizes;
+  Dims right = b->type.sizes;
+  left.push_back(1);
+  right.insert(right.end() - 2, 1);
+  const Expr terms = Reshape({&call, a}, left) * Reshape({&call, b}, right);
+  return Cast(Sum(terms, {terms.rank() - 2}, false), a->type.dtype).value;
+}
+Value* Product(Call& call, Value* a, Value* b) {
+  if (!IsInteger(a->type.dtype) || a->type.dtype != b->type.dtype) return call.b.Matmul(a, b);
+  const bool fits = a->type.sizes.back() == b->type.sizes[b->type.rank() - 2];
+  return fits ? IntegerProduct(call, a, b) : call.b.Matmul(a, b);
+}
+
 // torch.matmul treats a vector as a matrix with an additional dimension, which the result does not
 // have.
 Value* EmitMatmul(Call& call, Value* a, Value* b) {
@@ -23,7 +39,7 @@ Value* EmitMatmul(Call& call, Value* a, Value* b) {
     a = call.b.Reshape(a,
                        {NumElements(std::span(a_sizes).first(a_sizes.size() - 1)), a_sizes.back()});
   }
-  Value* y = call.b.Matmul(a, b);
+  Value* y = Product(call, a, b);
   if (call.refused()) return y;
   Dims sizes = y->type.sizes;
   if (a->type.rank() != static_cast<int>(a_sizes.size())) {
@@ -51,7 +67,9 @@ void Linear(Call& call) {
   if (weight->type.rank() != 2 || x->type.rank() < 1) return call.Refuse("linear of vectors");
   Dims sizes = x->type.sizes;
   const int64_t rows = NumElements(std::span(sizes).first(sizes.size() - 1));
-  Value* y = call.b.Matmul(call.b.Reshape(x, {rows, sizes.back()}), weight, false, true);
+  x = call.b.Reshape(x, {rows, sizes.back()});
+  Value* y = IsInteger(x->type.dtype) ? Product(call, x, call.b.Permute(weight, {1, 0}))
+                                      : call.b.Matmul(x, weight, false, true);
   if (bias != nullptr) y = call.b.Binary(OpKind::kAdd, y, bias);
   sizes.back() = weight->type.sizes[0];
   call.Return(call.b.Reshape(y, sizes));
@@ -86,7 +104,7 @@ void Addbmm(Call& call) {
   const Dims& r = right.sizes();
   const Expr rows = Reshape({&call, call.b.Permute(left.value, {1, 0, 2})}, {l[1], l[0] * l[2]});
   const Expr columns = Reshape(right, {r[0] * r[1], r[2]});
-  AddTo(call, call.b.Matmul(rows.value, columns.value));
+  AddTo(call, Product(call, rows.value, columns.value));
 }
 
 void Dot(Call& call) {

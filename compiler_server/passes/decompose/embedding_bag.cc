@@ -14,6 +14,7 @@ struct Bags {
   Value* index = nullptr;  // [N]
   Value* bag = nullptr;    // [N]: the bag that each index is in
   Expr weight;             // [N, 1]: the weight of each row in its bag, 0 for padding
+  Expr padded;             // [N, 1]: whether the index is padding; empty if there is none
   Expr size;               // [bags]: number of rows in each bag, without padding
   int64_t each = 0;        // indices in each bag, if it is known to be the same for all
 };
@@ -79,8 +80,8 @@ Bags ReadBags(Call& call, int64_t bags) {
   const int64_t padding = call.Int("padding_idx");
   if (padding >= 0) {
     const Expr padded{&call, call.b.Binary(OpKind::kEq, index, static_cast<double>(padding))};
-    counts =
-        Reshape(Where(padded, 0.0, Expr{&call, call.b.Full(1, DType::kF32, {count})}), {count, 1});
+    result.padded = Reshape(padded, {count, 1});
+    counts = Where(result.padded, 0.0, counts);
   }
   result.size = SumOfEachBag(call, result, Reshape(counts, {count}), bags);
   result.weight = counts;
@@ -92,6 +93,13 @@ Bags ReadBags(Call& call, int64_t bags) {
     result.weight = result.weight * Reshape(In(call, each), {count, 1});
   }
   return result;
+}
+
+// Returns x, which has a row for each index, times the weights of the indices. Padding gives 0,
+// also where its row holds infinities or NaN.
+Expr Weighted(const Bags& bags, Expr x) {
+  const Expr product = x * bags.weight;
+  return bags.padded.value == nullptr ? product : Where(bags.padded, 0.0, product);
 }
 
 // The largest element of each column over the rows of each bag, and the index of the row that it is
@@ -138,7 +146,7 @@ void EmbeddingBag(Call& call) {
     maxima = MaximaOf(call, bags, call.Tensor("weight"));
     results = {Declared(call, 0, maxima.value)};
   } else {
-    const Expr rows = In(call, call.b.Gather(call.Tensor("weight"), bags.index, 0)) * bags.weight;
+    const Expr rows = Weighted(bags, In(call, call.b.Gather(call.Tensor("weight"), bags.index, 0)));
     results = {Declared(call, 0, SumOfEachBag(call, bags, rows, call.type().sizes[0]))};
   }
   const int64_t bag_count = bags.size.sizes()[0];
@@ -182,7 +190,7 @@ void EmbeddingBagBackward(Call& call) {
   }
   const Bags bags = ReadBags(call, grad->type.sizes[0]);
   if (call.refused()) return;
-  const Expr rows = RowOfEachIndex(call, bags, In(call, grad)) * bags.weight;
+  const Expr rows = Weighted(bags, RowOfEachIndex(call, bags, In(call, grad)));
   Give(call, {&call, AddRows(call, zeros, 0, bags.index, rows.value)});
 }
 

@@ -102,6 +102,10 @@ inline DType WidenedFloat(DType dtype) { return IsFloat(dtype) ? Widened(dtype) 
 inline Expr Wide(Call& call, Value* value) {
   return {&call, call.b.Cast(value, WidenedFloat(value->type.dtype))};
 }
+// Returns an argument in the type that the result's formula is calculated in.
+inline Expr Wide(Call& call, std::string_view name) {
+  return {&call, call.Operand(name, WidenedFloat(call.dtype()))};
+}
 // Returns a value in the type that formulas are calculated in.
 inline Expr In(Call& call, Value* value) {
   return {&call, call.b.Cast(value, Widened(value->type.dtype))};

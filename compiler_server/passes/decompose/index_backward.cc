@@ -161,6 +161,11 @@ void IndexAdd(Call& call) {
   Value* index = call.Line("index");
   Value* source = call.b.Cast(call.Line("source"), call.dtype());
   const int64_t dim = call.Dim("dim", x->type.rank());
+  if (call.refused()) return;
+  // A source that would have to be spread is an error in PyTorch.
+  Dims sizes = x->type.sizes;
+  sizes[dim] = index->type.elements();
+  if (source->type.sizes != sizes) return call.Refuse("a source of ", ToText(source->type));
   const double alpha = call.Float("alpha");
   if (alpha != 1) source = call.b.Binary(OpKind::kMul, source, alpha);
   if (!call.refused()) call.Return(AddRows(call, x, dim, index, source));

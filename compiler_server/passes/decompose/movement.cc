@@ -1,8 +1,10 @@
 // Rewrites calls that rearrange elements: joining, padding, repeating, triangles.
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <numeric>
 
-#include "compiler_server/passes/decompose/call.h"
+#include "compiler_server/passes/decompose/expression.h"
 
 namespace hpu::compiler {
 namespace {
@@ -59,7 +61,13 @@ void EmitPad(Call& call, double value) {
   const auto positive = [](int64_t v) { return v > 0; };
   const bool grows = std::any_of(low.begin(), low.end(), positive) ||
                      std::any_of(high.begin(), high.end(), positive);
-  call.Return(grows ? call.b.Pad(x, low, high, value) : x);
+  if (!grows) return call.Return(x);
+  // The device pads with integers of 32 bits.
+  if (IsFloat(x->type.dtype) || std::fabs(value) <= std::numeric_limits<int32_t>::max()) {
+    return call.Return(call.b.Pad(x, low, high, value));
+  }
+  const Expr inside{&call, call.b.Pad(call.b.Full(1, DType::kBool, x->type.sizes), low, high, 0)};
+  Give(call, Where(inside, Expr{&call, call.b.Pad(x, low, high, 0)}, value));
 }
 void ConstantPad(Call& call) { EmitPad(call, call.Stored("value", call.dtype())); }
 void Pad(Call& call) {

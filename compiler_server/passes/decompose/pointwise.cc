@@ -37,11 +37,6 @@ Category CategoryOf(DType dtype) {
   return dtype == DType::kBool ? kBoolean : kIntegral;
 }
 
-// Returns an argument in the type that the result's formula is calculated in.
-Expr Wide(Call& call, std::string_view name) {
-  return {&call, call.Operand(name, WidenedFloat(call.dtype()))};
-}
-
 // x + alpha * y or x - alpha * y
 void AddOrSub(Call& call, std::string_view x, std::string_view y, OpKind op) {
   const double alpha = call.Stored(kAddAlpha, call.dtype());
@@ -209,33 +204,6 @@ void NotEqual(Call& call) {
   call.Return(call.b.Unary(OpKind::kLogicalNot, equal));
 }
 
-Value* IntegerPower(Call& call, Value* x, int64_t exponent) {
-  Value* power = nullptr;
-  for (Value* square = x; exponent > 0; exponent /= 2) {
-    if (exponent % 2 == 1) {
-      power = power == nullptr ? square : call.b.Binary(OpKind::kMul, power, square);
-    }
-    if (exponent > 1) square = call.b.Binary(OpKind::kMul, square, square);
-  }
-  return power;
-}
-void PowScalar(Call& call) {
-  constexpr double kLargestProduct = 8;
-  Value* x = call.Operand(kSelf, call.dtype());
-  const double exponent = call.Stored("exponent", call.dtype());
-  // PyTorch's fake result is i64 here, and that of its CPU kernel bool if the exponent is one.
-  if (call.Tensor(kSelf)->type.dtype == DType::kBool && (exponent == 0 || exponent == 1)) {
-    return call.Refuse("a truth value to the power of one");
-  }
-  if (exponent == 0) return call.Return(call.b.Full(1, call.dtype(), x->type.sizes));
-  if (exponent == 0.5) return call.Return(call.b.Unary(OpKind::kSqrt, x));
-  if (exponent == -0.5) return call.Return(call.b.Unary(OpKind::kRsqrt, x));
-  if (exponent == -1) return call.Return(call.b.Unary(OpKind::kReciprocal, x));
-  if (exponent > 0 && exponent <= kLargestProduct && exponent == std::floor(exponent)) {
-    return call.Return(IntegerPower(call, x, static_cast<int64_t>(exponent)));
-  }
-  call.Return(call.b.Binary(OpKind::kPow, x, exponent));
-}
 void Square(Call& call) {
   Value* x = call.Operand(kSelf, call.dtype());
   call.Return(call.b.Binary(OpKind::kMul, x, x));
@@ -267,7 +235,6 @@ void Frac(Call& call) {
   const Expr x = Wide(call, kSelf);
   Give(call, x - Apply(OpKind::kTrunc, x));
 }
-void Erfc(Call& call) { Give(call, 1.0 - Apply(OpKind::kErf, Wide(call, kSelf))); }
 void LogAddExp(Call& call) { Give(call, LogOfSum(Wide(call, kSelf), Wide(call, kOther))); }
 
 constexpr HandlerRow kPointwiseRows[] = {
@@ -285,7 +252,6 @@ constexpr HandlerRow kPointwiseRows[] = {
     {"aten.div.Scalar_mode", DivMode},
     {"aten.div.Tensor_mode", DivMode},
     {"aten.elu.default", Elu},
-    {"aten.erfc.default", Erfc},
     {"aten.frac.default", Frac},
     {"aten.gelu.default", Gelu},
     {"aten.glu.default", Glu},
@@ -299,7 +265,6 @@ constexpr HandlerRow kPointwiseRows[] = {
     {"aten.masked_fill.Tensor", MaskedFill},
     {"aten.ne.Scalar", NotEqual},
     {"aten.ne.Tensor", NotEqual},
-    {"aten.pow.Tensor_Scalar", PowScalar},
     {"aten.prelu.default", Prelu},
     {"aten.relu6.default", Relu6},
     {"aten.rsub.Scalar", Rsub},

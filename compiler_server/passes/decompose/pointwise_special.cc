@@ -1,6 +1,7 @@
 // Rewrites pointwise calls about signs, NaN and the digits of numbers, and rare ones.
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "compiler_server/passes/decompose/expression.h"
 
@@ -48,25 +49,20 @@ void RoundDecimals(Call& call) {
   Give(call, decimals > 0 ? rounded(x * ten) / ten : rounded(x / ten) * ten);
 }
 
-// Returns an argument in the type that the result's formula is calculated in.
-Expr Argument(Call& call, std::string_view name) {
-  return {&call, call.Operand(name, WidenedFloat(call.dtype()))};
-}
-
 constexpr double kDegree = 0.017453292519943295769236907684886;
-void DegreesToRadians(Call& call) { Give(call, Argument(call, kSelf) * kDegree); }
-void RadiansToDegrees(Call& call) { Give(call, Argument(call, kSelf) * (1 / kDegree)); }
+void DegreesToRadians(Call& call) { Give(call, Wide(call, kSelf) * kDegree); }
+void RadiansToDegrees(Call& call) { Give(call, Wide(call, kSelf) * (1 / kDegree)); }
 
 // _add_relu(x, y, alpha): max(x + alpha * y, 0)
 void AddRelu(Call& call) {
   const double alpha = call.Stored("alpha", call.dtype());
-  const Expr y = Argument(call, kOther);
-  Give(call, Max(Argument(call, kSelf) + (alpha == 1 ? y : y * alpha), 0));
+  const Expr y = Wide(call, kOther);
+  Give(call, Max(Wide(call, kSelf) + (alpha == 1 ? y : y * alpha), 0));
 }
 
 // _masked_scale(x, mask, scale): the mask is one of bytes, or of truth values.
 void MaskedScale(Call& call) {
-  Give(call, Argument(call, kSelf) * Argument(call, "mask") * call.Float("scale"));
+  Give(call, Wide(call, kSelf) * Wide(call, "mask") * call.Float("scale"));
 }
 
 // Integers are never infinite.
@@ -78,6 +74,13 @@ void Equals(Call& call, double value) {
 void IsNegativeInfinity(Call& call) { Equals(call, -kInfinity); }
 void IsPositiveInfinity(Call& call) { Equals(call, kInfinity); }
 
+// The angle of a real number in the complex plane.
+void Angle(Call& call) {
+  const Expr x = Wide(call, kSelf);
+  const Expr angle = Where(x < 0.0, std::numbers::pi, Number(x, 0));
+  Give(call, Where(Apply(OpKind::kIsnan, x), x, angle));
+}
+
 // heaviside(x, values): 0 where x is below 0 or NaN, 1 where it is above 0, and `values` where it
 // is 0.
 void Heaviside(Call& call) {
@@ -88,28 +91,28 @@ void Heaviside(Call& call) {
 
 // -x log(x) where x is above 0, 0 where it is 0, and -inf where it is below.
 void Entropy(Call& call) {
-  const Expr x = Argument(call, kSelf);
+  const Expr x = Wide(call, kSelf);
   const Expr inside = Where(x == 0.0, 0.0, -(x * Log(x)));
   Give(call, Where(x < 0.0, -kInfinity, inside));
 }
 
 // x log1p(y), and 0 where x is 0 and y is not NaN.
 void XLog1p(Call& call) {
-  const Expr x = Argument(call, kSelf);
-  const Expr y = Argument(call, kOther);
+  const Expr x = Wide(call, kSelf);
+  const Expr y = Wide(call, kOther);
   const Expr product = x * Apply(OpKind::kLog1p, y);
   Give(call, Where((x == 0.0) & (y == y), 0.0, product));
 }
 
 // x * 2 ^ other
 void LoadExponent(Call& call) {
-  Give(call, Argument(call, kSelf) * Apply(OpKind::kExp2, Argument(call, kOther)));
+  Give(call, Wide(call, kSelf) * Apply(OpKind::kExp2, Wide(call, kOther)));
 }
 
 // log2(2 ^ x + 2 ^ y)
 void LogAddExp2(Call& call) {
-  const Expr x = Argument(call, kSelf);
-  const Expr y = Argument(call, kOther);
+  const Expr x = Wide(call, kSelf);
+  const Expr y = Wide(call, kOther);
   // The gap between equal infinities is 0, but their difference would be NaN.
   const Expr gap = Where(x == y, 0.0, Abs(x - y));
   const Expr rest = Apply(OpKind::kLog2, Apply(OpKind::kExp2, -gap) + 1.0);
@@ -137,6 +140,7 @@ constexpr HandlerRow kPointwiseSpecialRows[] = {
     {"aten._add_relu.Scalar", AddRelu},
     {"aten._add_relu.Tensor", AddRelu},
     {"aten._masked_scale.default", MaskedScale},
+    {"aten.angle.default", Angle},
     {"aten.bitwise_left_shift.Scalar_Tensor", ShiftLeft},
     {"aten.bitwise_left_shift.Tensor", ShiftLeft},
     {"aten.bitwise_left_shift.Tensor_Scalar", ShiftLeft},

@@ -137,4 +137,19 @@ Expr RepeatedInPlane(Expr x, int64_t rows, int64_t columns) {
   });
 }
 
+void GiveTransposed(Call& call, Expr grad, const std::vector<Expr>& weights) {
+  if (call.refused()) return;
+  const Dims sizes = grad.sizes();
+  const size_t first = sizes.size() - weights.size();
+  Value* y = call.b.Matmul(grad.value, weights.back().value);
+  int64_t after = y->type.sizes.back();
+  for (size_t i = weights.size() - 1; i-- > 0;) {
+    const int64_t before = NumElements(std::span(sizes).first(first + i));
+    y = call.b.Reshape(y, {before, sizes[first + i], after});
+    y = call.b.Matmul(weights[i].value, y, true);
+    after *= weights[i].sizes().back();
+  }
+  Give(call, {&call, call.b.Reshape(y, call.type().sizes)});
+}
+
 }  // namespace hpu::compiler

@@ -60,6 +60,11 @@ Expr WindowSizes(Call& call, const PoolingAlong& pool, bool padding);
 // out), ceil((o + 1) * in / out)), and all of these inputs have the same weight.
 Expr AdaptiveWeights(Call& call, int64_t inputs, int64_t outputs);
 
+// Gives the last dimensions of `grad` multiplied by the transposes of the weights, which are
+// [outputs, inputs] for each dimension: the gradient of what is linear along each dimension. The
+// result has the call's declared sizes.
+void GiveTransposed(Call& call, Expr grad, const std::vector<Expr>& weights);
+
 // Calls `emit` with x [C, H, W] or [N, C, H, W] as [N, H, W, C], so that this layout passes
 // through.
 template <typename F>

@@ -156,7 +156,8 @@ void PadByElements(Call& call, bool reflects) {
   const Dims pads = call.Ints("padding");
   for (size_t i = 0; i < pads.size() / 2; ++i) {
     const int64_t dim = x->type.rank() - 1 - static_cast<int64_t>(i);
-    if (dim < 0 || pads[2 * i] < 0 || pads[2 * i + 1] < 0) return call.Refuse("negative padding");
+    const bool cuts = pads[2 * i] < 0 || pads[2 * i + 1] < 0;
+    if (dim < 0 || (reflects && cuts)) return call.Refuse("negative padding");
     const int64_t inner = x->type.sizes[dim];
     const int64_t size = inner + pads[2 * i] + pads[2 * i + 1];
     x = call.b.Gather(x, Source(call, size, inner, pads[2 * i], reflects).value, dim);
@@ -172,7 +173,8 @@ void PadByElementsBackward(Call& call, bool reflects) {
   const Dims pads = call.Ints("padding");
   for (size_t i = 0; i < pads.size() / 2 && !call.refused(); ++i) {
     const int64_t dim = grad.rank() - 1 - static_cast<int64_t>(i);
-    if (dim < 0 || pads[2 * i] < 0 || pads[2 * i + 1] < 0) return call.Refuse("negative padding");
+    const bool cuts = pads[2 * i] < 0 || pads[2 * i + 1] < 0;
+    if (dim < 0 || (reflects && cuts)) return call.Refuse("negative padding");
     Dims inner = grad.sizes();
     const Expr source = Source(call, inner[dim], sizes[dim], pads[2 * i], reflects);
     inner[dim] = sizes[dim];

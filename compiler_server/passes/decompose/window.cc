@@ -1,7 +1,5 @@
-// Rewrites pooling and resizing. Like convolutions, they are calculated with channels last, between
-// permutations.
+// Rewrites pooling. Like convolutions, it is calculated with channels last, between permutations.
 #include <algorithm>
-#include <array>
 
 #include "compiler_server/passes/decompose/indexing.h"
 #include "compiler_server/passes/decompose/pooling.h"
@@ -9,15 +7,12 @@
 namespace hpu::compiler {
 namespace {
 
-// The .vec overloads call this argument "input".
-Value* Image(Call& call) { return call.Tensor(call.Has("input") ? "input" : kSelf); }
-
 // Returns the result of `emit` for the image as [N, H, W, C], in the declared sizes. The image is
 // [C, H, W] or [N, C, H, W]. If `spatial` is 1 it may also be [C, L] or [N, C, L], and gets a
 // height of 1.
 template <typename F>
 void GiveInChannelsLast(Call& call, int64_t spatial, F emit) {
-  Value* x = Image(call);
+  Value* x = call.Tensor(kSelf);
   const int64_t rank = x->type.rank();
   if (rank != spatial + 1 && rank != spatial + 2) {
     return call.Refuse("window over ", ToText(x->type));
@@ -55,7 +50,7 @@ PoolWindow PoolWindowOf(Call& call, int64_t spatial, const Dims& dilation) {
     window.pads.insert(window.pads.end(), {pad, pad});
   }
   // With ceil_mode a window may be larger than the padded image. It is cut off there.
-  const Dims& image = Image(call)->type.sizes;
+  const Dims& image = call.Tensor(kSelf)->type.sizes;
   for (int64_t i = 2 - spatial; i < 2 && image.size() > 1; ++i) {
     const int64_t room = image[image.size() - 2 + i] + 2 * window.pads[2 * i];
     window.kernel[i] = std::min(window.kernel[i], (room - 1) / dilation[i] + 1);
@@ -194,71 +189,8 @@ void AdaptiveAvgPool2d(Call& call) {
   });
 }
 
-// Returns false for a scale factor that does not divide exactly, because it shifts PyTorch's
-// sampling points. The factors are a list (.vec) or separate arguments.
-// Returns the factors of rows and columns that the caller gave; 0 stands for that of the sizes.
-std::array<double, 2> GivenScales(Call& call) {
-  if (!call.target().ends_with(".vec")) {
-    return {call.Float("scales_h", 0), call.Float("scales_w", 0)};
-  }
-  const std::vector<double> scales = call.Floats("scale_factors");
-  return scales.size() == 2 ? std::array{scales[0], scales[1]} : std::array{0.0, 0.0};
-}
-
-// Returns x with `size` places along the dimension, which are 1 / scale places of x apart.
-Expr ResizedAlong(Call& call, Expr x, int64_t dim, int64_t size, double scale,
-                  const std::string& mode) {
-  const double last = static_cast<double>(x.sizes()[dim] - 1);
-  const double step = scale == 0 ? (last + 1) / static_cast<double>(size) : 1 / scale;
-  const Expr place = Positions(call, size, DType::kF32);
-  const auto read = [&](Expr at) {
-    return Expr{&call, call.b.Gather(x.value, Cast(at, DType::kI32).value, dim)};
-  };
-  const bool in_the_middle = mode != "nearest";
-  const Expr source = in_the_middle ? (place + 0.5) * step : place * step;
-  if (mode != "linear") return read(Min(Apply(OpKind::kFloor, source), last));
-  const Expr inside = Max(source - 0.5, 0);
-  const Expr before = Min(Apply(OpKind::kFloor, inside), last);
-  Dims along(x.sizes().size(), 1);
-  along[dim] = size;
-  const Expr share = Reshape(Min(inside - before, 1), along);
-  return read(before) * (1.0 - share) + read(Min(before + 1.0, last)) * share;
-}
-
-// With aligned corners only the sizes count. A factor that does not divide them is a resize along
-// each dimension.
-void Resize(Call& call, const std::string& mode, bool align_corners) {
-  const TensorType& type = Image(call)->type;
-  const std::array<double, 2> scales = GivenScales(call);
-  if (call.refused() || type.rank() != 4 || call.type().rank() != 4) {
-    return call.Refuse("resize of ", ToText(type));
-  }
-  const Dims out{call.type().sizes[2], call.type().sizes[3]};
-  bool of_sizes = true;
-  for (size_t i = 0; i < scales.size(); ++i) {
-    const double size = static_cast<double>(type.sizes[i + 2]) * scales[i];
-    of_sizes &= scales[i] == 0 || size == static_cast<double>(out[i]);
-  }
-  GiveInChannelsLast(call, 2, [&](Value* x) {
-    if (!of_sizes && !align_corners) {
-      const Expr rows = ResizedAlong(call, In(call, x), 1, out[0], scales[0], mode);
-      const Expr both = ResizedAlong(call, rows, 2, out[1], scales[1], mode);
-      return call.b.Cast(both.value, call.dtype());
-    }
-    const TensorType resized =
-        ir::Contiguous(call.dtype(), {x->type.sizes[0], out[0], out[1], x->type.sizes[3]});
-    return call.b.Emit(OpKind::kResize, {x},
-                       {{AttrKey::kMode, mode}, {AttrKey::kAlignCorners, align_corners}}, &resized);
-  });
-}
-void Nearest(Call& call) { Resize(call, "nearest", false); }
-void NearestExact(Call& call) { Resize(call, "nearest_exact", false); }
-void Bilinear(Call& call) { Resize(call, "linear", call.Bool("align_corners")); }
-
 constexpr HandlerRow kWindowRows[] = {
     {"aten._adaptive_avg_pool2d.default", AdaptiveAvgPool2d},
-    {"aten._upsample_nearest_exact2d.default", NearestExact},
-    {"aten._upsample_nearest_exact2d.vec", NearestExact},
     {"aten.adaptive_avg_pool2d.default", AdaptiveAvgPool2d},
     {"aten.adaptive_max_pool2d.default", AdaptiveMaxPool2d},
     {"aten.adaptive_max_pool2d_backward.default", AdaptiveMaxPool2dBackward},
@@ -268,10 +200,6 @@ constexpr HandlerRow kWindowRows[] = {
     {"aten.max_pool2d.default", MaxPool2d},
     {"aten.max_pool2d_with_indices.default", MaxPool2d},
     {"aten.max_pool2d_with_indices_backward.default", MaxPool2dBackward},
-    {"aten.upsample_bilinear2d.default", Bilinear},
-    {"aten.upsample_bilinear2d.vec", Bilinear},
-    {"aten.upsample_nearest2d.default", Nearest},
-    {"aten.upsample_nearest2d.vec", Nearest},
 };
 
 }  // namespace

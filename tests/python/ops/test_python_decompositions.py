@@ -20,7 +20,6 @@ from habana_frameworks.torch.dynamo import report
 from habana_frameworks.torch.dynamo.capture.call_recording import record_call
 from habana_frameworks.torch.dynamo.capture.joint import record_joint
 
-_INTERPOLATION = "no node of the device interpolates so; a sum of gathers for each neighbour"
 _UNPOOLING = "a scatter, which is as short in Python"
 _OF_A_LOSS = "a view that has no row of its own, inside of multi_margin_loss"
 _INDUCTOR = "Inductor makes it, not a user's code"
@@ -31,7 +30,6 @@ EXPLAINED = {
     "aten._chunk_cat.default": "sharded training on other devices makes it",
     "aten._unsafe_masked_index.default": _INDUCTOR,
     "aten._unsafe_masked_index_put_accumulate.default": _INDUCTOR,
-    "aten._upsample_nearest_exact1d.default": _INTERPOLATION,
     "aten.as_strided_copy.default": "as_strided and clone, which have rows",
     "aten.atleast_1d.default": _OF_A_LOSS,
     "aten.atleast_2d.default": _OF_A_LOSS,
@@ -43,10 +41,6 @@ EXPLAINED = {
     "aten.multi_margin_loss.default": "a gather and a sum, which have rows",
     "aten.renorm.default": "a norm and a product, which have rows",
     "aten.rrelu_with_noise_backward.default": "leaky_relu_backward, which has a row",
-    "aten.upsample_bicubic2d.default": _INTERPOLATION,
-    "aten.upsample_linear1d.default": _INTERPOLATION,
-    "aten.upsample_nearest1d.default": _INTERPOLATION,
-    "aten.upsample_trilinear3d.default": _INTERPOLATION,
 }
 
 
