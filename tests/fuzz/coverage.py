@@ -76,7 +76,7 @@ EXCLUDED = {
             _ITS_OWN_NUMBERS,
             "its numbers are not those of CPU eager: tests/python/ops/test_random.py",
         ),
-        (_TRAINING, "training: tests/python/backward_samples.py"),
+        (_TRAINING, "training: tests/python/samples/backward.py"),
         (_SAMPLED, "PyTorch's samples: tests/python/modes/test_operators.py"),
         (_QUANTISED, "only quantizers make such graphs: tests/python/ops/test_quantized.py"),
         (_OF_GAUDI, "no function of PyTorch: tests/python/kernels"),
@@ -101,7 +101,7 @@ def name_of(row: dict[str, Any]) -> str:
 
 
 def of_training(row: dict[str, Any]) -> bool:
-    """Whether only gradients and optimizers make the row's calls (tests/python/backward_samples.py
+    """Whether only gradients and optimizers make the row's calls (tests/python/samples/backward.py
     has them)."""
     targets = row.get("aten", ())
     return bool(targets) and all("_backward" in t or "._foreach_" in t for t in targets)

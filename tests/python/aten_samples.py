@@ -9,13 +9,13 @@ from __future__ import annotations
 import torch
 import torch.ao.quantization.fx._decomposed
 from aten_case import Case, T, a, b, f, h, i
-from composite_samples import COMPOSITES
-from kernel_samples import KERNELS
-from movement_samples import MOVEMENTS
-from product_samples import PRODUCTS
-from recurrent_samples import RECURRENT
-from volume_samples import BACKWARD as VOLUME_GRADIENTS
-from volume_samples import FORWARD as VOLUMES
+from samples.composite import COMPOSITES
+from samples.kernel import KERNELS
+from samples.movement import MOVEMENTS
+from samples.product import PRODUCTS
+from samples.recurrent import RECURRENT
+from samples.volume import BACKWARD as VOLUME_GRADIENTS
+from samples.volume import FORWARD as VOLUMES
 
 UNARY = [
     "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf",

@@ -11,8 +11,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from aten_case import Case, T
-from backward_samples import CASES
 from helpers import check, compiled_whole, fresh_process
+from samples.backward import CASES
 from training_case import by_sizes
 
 from habana_frameworks.torch.dynamo import report

@@ -11,9 +11,9 @@ import pytest
 import torch
 from aten_case import DTYPES, Case, T, a, b, f
 from aten_samples import CASES
-from backward_samples import CASES as BACKWARD
 from exact_reference import ExactReference
 from paths import hpu_opt
+from samples.backward import CASES as BACKWARD
 
 HPU_OPT = hpu_opt()
 pytestmark = pytest.mark.skipif(HPU_OPT is None, reason="hpu_opt is not built")

@@ -1,4 +1,4 @@
-#include "compiler_server/passes/decompose/volume.h"
+#include "compiler_server/passes/decompose/windows/volume.h"
 
 #include "compiler_server/passes/decompose/expression.h"
 #include "compiler_server/passes/decompose/indexing.h"

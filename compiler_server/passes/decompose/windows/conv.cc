@@ -2,7 +2,7 @@
 // is [spatial, C/groups, K]. Each call is wrapped in the permutations from and to PyTorch's form,
 // and passes/layout moves them out of chains. Where the device has no node for three spatial
 // dimensions, the convolution is rewritten with two.
-#include "compiler_server/passes/decompose/volume.h"
+#include "compiler_server/passes/decompose/windows/volume.h"
 
 namespace hpu::compiler {
 namespace {

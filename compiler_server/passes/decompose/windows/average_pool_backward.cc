@@ -3,7 +3,7 @@
 // evenly where windows do not overlap.
 #include <algorithm>
 
-#include "compiler_server/passes/decompose/pooling.h"
+#include "compiler_server/passes/decompose/windows/pooling.h"
 
 namespace hpu::compiler {
 namespace {
@@ -69,13 +69,13 @@ void AdaptiveAvgPoolBackward(Call& call) {
                  {AdaptiveWeights(call, height, rows), AdaptiveWeights(call, width, columns)});
 }
 
-constexpr HandlerRow kWindowBackwardRows[] = {
+constexpr HandlerRow kAveragePoolBackwardRows[] = {
     {"aten._adaptive_avg_pool2d_backward.default", AdaptiveAvgPoolBackward},
     {"aten.avg_pool2d_backward.default", AvgPoolBackward},
 };
 
 }  // namespace
 
-std::span<const HandlerRow> WindowBackwardRows() { return kWindowBackwardRows; }
+std::span<const HandlerRow> AveragePoolBackwardRows() { return kAveragePoolBackwardRows; }
 
 }  // namespace hpu::compiler

@@ -3,7 +3,7 @@
 // they came from.
 #pragma once
 
-#include "compiler_server/passes/decompose/conv_window.h"
+#include "compiler_server/passes/decompose/windows/conv_window.h"
 
 namespace hpu::compiler {
 

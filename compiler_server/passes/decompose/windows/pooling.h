@@ -4,8 +4,8 @@
 
 #include <optional>
 
-#include "compiler_server/passes/decompose/conv_window.h"
 #include "compiler_server/passes/decompose/expression.h"
+#include "compiler_server/passes/decompose/windows/conv_window.h"
 
 namespace hpu::compiler {
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <string>
 
-#include "compiler_server/passes/decompose/pooling.h"
+#include "compiler_server/passes/decompose/windows/pooling.h"
 
 namespace hpu::compiler {
 namespace {

@@ -1,4 +1,4 @@
-#include "compiler_server/passes/decompose/pooling.h"
+#include "compiler_server/passes/decompose/windows/pooling.h"
 
 #include <algorithm>
 

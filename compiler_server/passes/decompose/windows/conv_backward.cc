@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "compiler_server/passes/decompose/expression.h"
-#include "compiler_server/passes/decompose/volume.h"
+#include "compiler_server/passes/decompose/windows/volume.h"
 
 namespace hpu::compiler {
 namespace {

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "compiler_server/passes/decompose/indexing.h"
-#include "compiler_server/passes/decompose/pooling.h"
+#include "compiler_server/passes/decompose/windows/pooling.h"
 
 namespace hpu::compiler {
 namespace {
@@ -189,7 +189,7 @@ void AdaptiveAvgPool2d(Call& call) {
   });
 }
 
-constexpr HandlerRow kWindowRows[] = {
+constexpr HandlerRow kPoolRows[] = {
     {"aten._adaptive_avg_pool2d.default", AdaptiveAvgPool2d},
     {"aten.adaptive_avg_pool2d.default", AdaptiveAvgPool2d},
     {"aten.adaptive_max_pool2d.default", AdaptiveMaxPool2d},
@@ -204,6 +204,6 @@ constexpr HandlerRow kWindowRows[] = {
 
 }  // namespace
 
-std::span<const HandlerRow> WindowRows() { return kWindowRows; }
+std::span<const HandlerRow> PoolRows() { return kPoolRows; }
 
 }  // namespace hpu::compiler

@@ -7,8 +7,8 @@
 #include <tuple>
 
 #include "compiler_server/passes/decompose/indexing.h"
-#include "compiler_server/passes/decompose/pooling.h"
-#include "compiler_server/passes/decompose/volume.h"
+#include "compiler_server/passes/decompose/windows/pooling.h"
+#include "compiler_server/passes/decompose/windows/volume.h"
 
 namespace hpu::compiler {
 namespace {

@@ -1,0 +1,1 @@
+"""The sample calls of aten_samples.py, by family."""
