@@ -17,7 +17,7 @@ import pytest
 import torch
 from conftest import stop_daemon
 from paths import TESTS
-from processes import output_of
+from processes import output_of, run_python
 from start_cases import CASES, REFUSED
 from start_differences import DIFFERENCES
 from start_process import TIMEOUT_S
@@ -360,3 +360,20 @@ def test_a_start_keeps_neither_the_model_nor_its_first_inputs(private_cache, tmp
     how = {"folder": tmp_path, "HPU_CACHE_DIR": str(private_cache)}
     said = [output_of(HELD, **how).stdout.split() for _ in range(2)]
     assert said == [["True", "True", "True"], ["False", "True", "True"]]
+
+
+WRONG_SIZES = """
+import torch
+import habana_frameworks.torch
+compiled = torch.compile(torch.nn.Linear(4, 4).to("hpu"), backend="hpu_backend")
+print(compiled(torch.ones(3, 4, device="hpu")).shape)
+compiled(torch.ones(3, 8, device="hpu"))
+"""
+
+
+def test_a_start_that_does_not_fit_is_no_part_of_a_users_error(private_cache):
+    for _ in range(2):  # the second process has a start, which other sizes do not fit
+        process = run_python(WRONG_SIZES, fresh=True, HPU_CACHE_DIR=str(private_cache))
+        assert process.stdout == "torch.Size([3, 4])\n"
+        assert "must have same reduction dim" in process.stderr  # PyTorch logs it, and raises it
+        assert "Refused" not in process.stderr
