@@ -14,9 +14,9 @@
 #include "backend/torch/eager/fallback.h"
 #include "backend/torch/eager/kernels.h"
 #include "backend/torch/programs/call_line.h"
-#include "backend/torch/programs/gil_release.h"
 #include "backend/torch/record/call_by_call.h"
 #include "backend/torch/record/front_end.h"
+#include "backend/torch/record/recorder_lock.h"
 
 namespace hpu::torch_backend {
 namespace {
@@ -35,7 +35,6 @@ constexpr const char* kUnorderedUse =
     "a use of its result on another stream, which waits for no event";
 
 std::atomic<bool> lazy_mode{false};
-std::atomic<int> captures{0};
 
 // Makes a stream the thread's current one while it lives.
 class OnStream {
@@ -53,19 +52,6 @@ class OnStream {
 
 }  // namespace
 
-// Waits for the mutex without the GIL, because whoever has the mutex may need the GIL to go on.
-class Recorder::Lock {
- public:
-  explicit Lock(std::mutex& mutex) : lock_(mutex, std::try_to_lock) {
-    if (lock_.owns_lock()) return;
-    const GilRelease no_gil;
-    lock_.lock();
-  }
-
- private:
-  std::unique_lock<std::mutex> lock_;
-};
-
 Recorder& Recorder::Get() {
   static auto* recorder = [] {
     auto* made = new Recorder;
@@ -79,7 +65,7 @@ Recorder& Recorder::Get() {
 bool Recorder::Records() const {
   if (CallsRunNow::IsSet() || InFrontEnd()) return false;
   if (lazy_mode.load(std::memory_order_relaxed)) return true;
-  return captures.load(std::memory_order_relaxed) > 0 && IsCapturing();
+  return open_captures_.load(std::memory_order_relaxed) > 0 && IsCapturing();
 }
 
 bool Recorder::IsLazy() { return lazy_mode.load(std::memory_order_relaxed); }
@@ -161,20 +147,6 @@ bool Recorder::Record(RuleTable& rules, const c10::OperatorHandle& op, size_t ar
     Run(state, "there are too many calls");
   }
   return true;
-}
-
-void Recorder::Refuse(OpenCapture& capture, const std::string& what) {
-  if (capture.broken.empty()) capture.broken = what;
-  BRIDGE_LOG(kLazy, kDebug, "gave up capture " << capture.number << ": " << what);
-  TORCH_CHECK(false, "a graph is captured, and ", what,
-              " cannot be part of it; the capture has been given up");
-}
-
-void Recorder::RefuseInCapture(const std::string& who) {
-  if (captures.load(std::memory_order_relaxed) == 0) return;
-  const Lock lock(mutex_);
-  StreamState& state = CurrentState();
-  if (state.capture != nullptr) Refuse(*state.capture, who);
 }
 
 void Recorder::Run(StreamState& state, const char* why) {
@@ -274,13 +246,14 @@ void Recorder::StartLazyMode(size_t most_calls) {
 void Recorder::Stop() {
   const Lock lock(mutex_);
   lazy_mode = false;
-  captures = 0;
+  open_captures_ = 0;
   streams_.clear();
 }
 
 void Recorder::QueueStream(std::optional<uint32_t> stream, const char* why) {
   if (CallsRunNow::IsSet() || InFrontEnd()) return;
-  if (!lazy_mode.load(std::memory_order_relaxed) && captures.load(std::memory_order_relaxed) == 0) {
+  if (!lazy_mode.load(std::memory_order_relaxed) &&
+      open_captures_.load(std::memory_order_relaxed) == 0) {
     return;
   }
   const Lock lock(mutex_);
@@ -297,112 +270,6 @@ void Recorder::QueueStream(std::optional<uint32_t> stream, const char* why) {
 void Recorder::QueueWorkOf(const runtime::Stream* stream) {
   const auto id = stream == nullptr ? std::nullopt : std::optional(stream->id());
   QueueStream(id, "a point of the stream is needed");
-}
-
-uint64_t Recorder::CaptureOf(const runtime::Stream& stream) {
-  if (captures.load(std::memory_order_relaxed) == 0) return 0;
-  const Lock lock(mutex_);
-  const auto state = streams_.find(stream.id());
-  const bool captured = state != streams_.end() && state->second.capture != nullptr;
-  return captured ? state->second.capture->number : 0;
-}
-
-bool Recorder::JoinCapture(const runtime::Stream& stream, uint64_t capture) {
-  const Lock lock(mutex_);
-  std::shared_ptr<OpenCapture> joined;
-  for (const auto& [id, state] : streams_) {
-    if (state.capture != nullptr && state.capture->number == capture) joined = state.capture;
-  }
-  if (joined == nullptr) return false;
-  StreamState& state = streams_[stream.id()];
-  state.stream = stream.id();
-  if (state.capture == joined) return true;
-  if (state.capture != nullptr) Refuse(*state.capture, "a wait for an event of another capture");
-  Run(state, "the stream joins a capture");
-  state.capture = std::move(joined);
-  BRIDGE_LOG(kLazy, kDebug, "stream " << state.stream << " joined capture " << capture);
-  return true;
-}
-
-void Recorder::Leave(const std::shared_ptr<OpenCapture>& capture) {
-  const std::shared_ptr<OpenCapture> kept = capture;  // it may be a stream's
-  for (auto& [id, state] : streams_) {
-    if (state.capture == kept) state.capture.reset();
-  }
-  --captures;
-}
-
-const void* Recorder::Capture() const {
-  if (captures.load(std::memory_order_relaxed) == 0) return nullptr;
-  const Lock lock(mutex_);
-  const auto state = streams_.find(runtime::CurrentStreamId());
-  if (state == streams_.end() || state->second.capture == nullptr) return nullptr;
-  return state->second.recording();
-}
-
-bool Recorder::IsCapturing() const {
-  const Lock lock(mutex_);
-  const auto state = streams_.find(runtime::CurrentStreamId());
-  return state != streams_.end() && state->second.capture != nullptr;
-}
-
-uint64_t Recorder::BeginCapture() {
-  const Lock lock(mutex_);
-  StreamState& state = CurrentState();
-  TORCH_CHECK(state.capture == nullptr, "a graph is already captured on this stream");
-  Run(state, "a capture begins");
-  StartLeavingOutMemory();
-  state.capture = std::make_shared<OpenCapture>();
-  state.capture->origin = state.stream;
-  state.capture->number = ++last_capture_;
-  ++captures;
-  BRIDGE_LOG(kLazy, kDebug,
-             "began capture " << state.capture->number << " on stream " << state.stream);
-  return state.capture->number;
-}
-
-std::unique_ptr<Recording> Recorder::TakeCapture(uint64_t capture) {
-  const StreamState& state = CurrentState();
-  const std::shared_ptr<OpenCapture> ended = state.capture;
-  TORCH_CHECK(ended != nullptr && ended->number == capture,
-              "this HPUGraph has no capture on the current stream");
-  TORCH_CHECK(ended->origin == state.stream,
-              "the current stream has joined this capture; end it on the stream where it began");
-  Leave(ended);
-  if (!ended->broken.empty()) {
-    ended->recording->Lose("the capture that makes it was given up: " + ended->broken);
-    TORCH_CHECK(false, "the capture was given up, because ", ended->broken,
-                " cannot be part of it");
-  }
-  return std::move(ended->recording);
-}
-
-std::unique_ptr<ReplayableGraph> Recorder::EndCapture(uint64_t capture) {
-  const Lock lock(mutex_);
-  std::unique_ptr<Recording> recording = TakeCapture(capture);
-  const CallsRunNow run_now;
-  std::vector<uint32_t> filled = recording->HeldValues();
-  return std::make_unique<ReplayableGraph>(std::move(recording), std::move(filled));
-}
-
-std::unique_ptr<ReplayableCall> Recorder::EndCall(uint64_t capture,
-                                                  const std::vector<at::Tensor>& given,
-                                                  const std::vector<at::Tensor>& results,
-                                                  bool differentiable) {
-  const Lock lock(mutex_);
-  const std::unique_ptr<Recording> recording = TakeCapture(capture);
-  const CallsRunNow run_now;
-  return std::make_unique<ReplayableCall>(*recording, recording->HeldValues(), given, results,
-                                          differentiable);
-}
-
-void Recorder::AbandonCapture(uint64_t capture) {
-  const Lock lock(mutex_);
-  for (auto& [id, state] : streams_) {
-    if (state.capture == nullptr || state.capture->number != capture) continue;
-    Leave(state.capture);
-    return;
-  }
 }
 
 std::map<std::string, uint64_t> Recorder::Counts() const {

@@ -13,6 +13,7 @@
 
 #include <ATen/ATen.h>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -112,6 +113,7 @@ class Recorder final : public PendingWork, public runtime::RecordedWork {
 
   mutable std::mutex mutex_;
   std::map<uint32_t, StreamState> streams_;
+  std::atomic<int> open_captures_{0};  // read without the mutex where nothing is captured
   SignatureMap<ProgramsOfRecording> programs_;
   uint64_t last_capture_ = 0;
   size_t most_calls_ = 0;
