@@ -15,15 +15,12 @@ enum class Interpolation { kNearest, kNearestExact, kLinear, kCubic };
 struct Resizing {
   int64_t input, output;
   double step;
+  bool of_sizes;  // the sizes alone determine the step
   bool align_corners;
 
   double last() const { return static_cast<double>(input - 1); }
-  // Whether the sizes alone determine the step.
-  bool OfSizes() const {
-    return align_corners || step * static_cast<double>(output) == static_cast<double>(input);
-  }
   // Whether every input is copied to as many outputs, side by side.
-  bool Copies() const { return !align_corners && output % input == 0 && OfSizes(); }
+  bool Copies() const { return !align_corners && of_sizes && output % input == 0; }
 };
 
 // Returns the scale factors that the caller gave for the dimensions. They are a list (.vec) or
@@ -31,11 +28,15 @@ struct Resizing {
 std::vector<double> GivenFactors(Call& call, size_t count) {
   constexpr std::array<std::string_view, 3> kNames = {"scales_d", "scales_h", "scales_w"};
   std::vector<double> factors;
-  if (call.target().ends_with(".vec")) factors = call.Floats("scale_factors");
-  for (size_t i = factors.size(); i < count; ++i) {
-    const bool listed = call.target().ends_with(".vec");
-    const std::string_view name = count == 1 ? "scales" : kNames[kNames.size() - count + i];
-    factors.push_back(listed ? 0 : call.Float(name, 0));
+  if (call.target().ends_with(".vec")) {
+    factors = call.Floats("scale_factors");
+    factors.resize(count, 0);
+  } else if (count == 1) {
+    factors = {call.Float("scales", 0)};
+  } else {
+    for (size_t i = kNames.size() - count; i < kNames.size(); ++i) {
+      factors.push_back(call.Float(kNames[i], 0));
+    }
   }
   return factors;
 }
@@ -60,12 +61,14 @@ std::vector<Resizing> ReadResizing(Call& call, Interpolation mode, const Dims& i
     const bool copies = in == out && (mode == Interpolation::kLinear ||
                                       (mode == Interpolation::kNearest && by_sizes));
     const bool doubles = out == 2 * in && mode == Interpolation::kNearest && by_sizes;
-    double step = static_cast<double>(in) / static_cast<double>(out);
-    if (factors[i] > 0 && !copies && !doubles) step = 1 / factors[i];
+    const bool given = factors[i] > 0 && !copies && !doubles && !align_corners;
+    const bool of_sizes =
+        !given || static_cast<double>(in) * factors[i] == static_cast<double>(out);
+    double step = given ? 1 / factors[i] : static_cast<double>(in) / static_cast<double>(out);
     if (align_corners) {
       step = out > 1 ? static_cast<double>(in - 1) / static_cast<double>(out - 1) : 0;
     }
-    dims.push_back({in, out, step, align_corners});
+    dims.push_back({in, out, step, of_sizes, align_corners});
   }
   return dims;
 }
@@ -135,7 +138,7 @@ void Resize(Call& call, Interpolation mode) {
   if (call.refused()) return;
   if (!IsFloat(call.dtype()) && !is_nearest) return call.Refuse("resize of ", ToText(x->type));
   if (call.type().elements() == 0) return call.Return(call.b.Full(0, call.dtype(), out));
-  const bool of_sizes = std::ranges::all_of(dims, &Resizing::OfSizes);
+  const bool of_sizes = std::ranges::all_of(dims, &Resizing::of_sizes);
   Value* y = InChannelsLast(call, x, [&](Value* last) {
     if (is_plane && of_sizes && mode != Interpolation::kCubic && IsFloat(call.dtype())) {
       const std::string name = mode == Interpolation::kLinear    ? "linear"
