@@ -60,6 +60,7 @@ class CompiledFunction {
   const Program& program() const { return executor_->program(); }
   const ProgramFunction& function() const { return executor_->function(); }
   const runtime::ProgramExecutor& executor() const { return *executor_; }
+  const std::vector<InputForm>& inputs() const { return inputs_; }
   uint64_t call_count() const { return call_count_.load(std::memory_order_relaxed); }
   bool mutates_inputs() const { return !mutated_.empty(); }
 

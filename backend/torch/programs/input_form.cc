@@ -70,12 +70,17 @@ InputForm::InputForm(const ProgramInput& input, const std::string& program)
   bytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(dtype));
 }
 
+bool InputForm::IsOf(at::ScalarType type, at::IntArrayRef size, at::IntArrayRef stride,
+                     bool cpu) const {
+  return is_tensor && cpu == on_cpu && type == dtype && size == at::IntArrayRef(sizes) &&
+         (numel == 0 || StridesFit(sizes, stride, strides));
+}
+
 bool InputForm::Fits(const at::Tensor& tensor) const {
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   const c10::DeviceType device = on_cpu ? c10::DeviceType::CPU : c10::DeviceType::HPU;
-  return impl.device_type() == device && c10::typeMetaToScalarType(impl.dtype()) == dtype &&
-         !impl.key_set().has_any(kNotPlain) && impl.sizes() == at::IntArrayRef(sizes) &&
-         (numel == 0 || StridesFit(sizes, impl.strides(), strides));
+  return impl.device_type() == device && !impl.key_set().has_any(kNotPlain) &&
+         IsOf(c10::typeMetaToScalarType(impl.dtype()), impl.sizes(), impl.strides(), on_cpu);
 }
 
 void InputForm::RaiseMisfit(const at::Tensor& tensor, const std::string& what) const {

@@ -20,6 +20,8 @@ struct InputForm {
   InputForm(const ProgramInput& input, const std::string& program);
 
   bool Fits(const at::Tensor& tensor) const;
+  // Returns whether tensors of this form fit.
+  bool IsOf(at::ScalarType type, at::IntArrayRef size, at::IntArrayRef stride, bool cpu) const;
   // Throws a ValueError that begins with `what` and names only the properties that differ.
   [[noreturn]] void RaiseMisfit(const at::Tensor& tensor, const std::string& what) const;
 

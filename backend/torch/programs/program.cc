@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <tuple>
 #include <vector>
 
 #include "backend/torch/device/errors.h"
@@ -139,6 +140,27 @@ PyObject* Text(PyObject* self, PyObject* /*unused*/) {
   return ToPython(PrintProgram(Get(self).program()));
 }
 
+// `arguments`: by input of the caller its dtype, sizes, strides and whether it is on the CPU; then
+// the number of outputs.
+PyObject* Takes(PyObject* self, PyObject* arguments) {
+  using Form = std::tuple<at::ScalarType, std::vector<int64_t>, std::vector<int64_t>, bool>;
+  return Guarded([&] {
+    const auto [forms, outputs] =
+        pybind11::handle(arguments).cast<std::tuple<std::vector<Form>, size_t>>();
+    const CompiledFunction& function = Get(self).forward();
+    std::vector<const InputForm*> inputs;
+    for (const InputForm& input : function.inputs()) {
+      if (!input.is_state) inputs.push_back(&input);
+    }
+    bool takes = inputs.size() == forms.size() && function.function().outputs.size() == outputs;
+    for (size_t i = 0; takes && i < forms.size(); ++i) {
+      const auto& [dtype, sizes, strides, on_cpu] = forms[i];
+      takes = inputs[i]->IsOf(dtype, sizes, strides, on_cpu);
+    }
+    return ToPython(takes);
+  });
+}
+
 PyGetSetDef kProperties[] = {
     {"name", Property<std::string, Name>, nullptr, "The name in messages.", nullptr},
     {"launch_count", Property<uint64_t, LaunchCount>, nullptr,
@@ -158,6 +180,7 @@ PyGetSetDef kProperties[] = {
 
 PyMethodDef kMethods[] = {
     {"text", &Text, METH_NOARGS, "Readable listing."},
+    {"takes", &Takes, METH_VARARGS, "Whether inputs of these forms fit."},
     {nullptr, nullptr, 0, nullptr},
 };
 

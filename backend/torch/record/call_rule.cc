@@ -151,8 +151,11 @@ std::shared_ptr<const CallRule> DescribeCall(const c10::OperatorHandle& op,
                                              c10::ArrayRef<IValue> arguments,
                                              const CallSignature& call) {
   const std::vector<c10::Argument>& declared = op.schema().arguments();
-  auto rule = std::make_shared<CallRule>(CallRule{
-      .id = next_id++, .refusal = {}, .op = op, .counts = &CountsOf(ShortName(op.schema()))});
+  auto rule = std::make_shared<CallRule>(CallRule{.id = next_id++,
+                                                  .refusal = {},
+                                                  .op = op,
+                                                  .words = WordsOf(call),
+                                                  .counts = &CountsOf(ShortName(op.schema()))});
   {
     const FrontEnd front_end;
     const auto [positional, named] = ToPythonCall(op, arguments);

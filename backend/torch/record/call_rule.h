@@ -63,6 +63,7 @@ struct CallRule {
   // Says why the calls are not recorded; empty if they are.
   std::string refusal;
   c10::OperatorHandle op;
+  SignatureWords words;  // of the signature
   OpCounts* counts = nullptr;
   std::vector<ArgumentTemplate> arguments;
   std::vector<TensorForm> tensors;  // the call's tensors

@@ -12,6 +12,7 @@
 #include "backend/torch/programs/call_line.h"
 #include "backend/torch/record/call_program.h"
 #include "backend/torch/record/front_end.h"
+#include "backend/torch/record/recording_structure.h"
 
 namespace hpu::torch_backend {
 namespace {
@@ -139,8 +140,9 @@ std::shared_ptr<const RecordedProgram> CompileRecording(const Recording& recordi
       outputs.append(py::make_tuple(NameOf(values[value].storage), values[value].storage.nbytes()));
     }
     // This is an Answer of habana_frameworks/torch/lazy/recordings.py.
-    const py::object answer = front_end.compile_recording(CallsOf(recording), inputs, outputs,
-                                                          varying, results == Results::kInPlace);
+    const py::object answer = front_end.compile_recording(
+        CallsOf(recording), inputs, outputs, varying, results == Results::kInPlace,
+        py::bytes(StructureOf(recording, filled)), recording.numbers());
     TakeProgram(answer, *result);
     result->varying = answer.attr("varying").cast<std::vector<uint32_t>>();
     for (const py::handle input : answer.attr("inputs")) {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from lazy_case import lazy_mode, mark_step
+from lazy_case import Counts, lazy_mode, mark_step
 from torch import nn
 
 
@@ -32,6 +32,41 @@ def test_numbers_of_an_update_beside_a_range(numbers):
         return weight.detach().cpu(), state.detach().cpu()
 
     torch.testing.assert_close(update("hpu"), update("cpu"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, number: x + number,
+        lambda x, number: x - number,
+        lambda x, number: x * number,
+        lambda x, number: x / number,
+        lambda x, number: number - x,
+        lambda x, number: x.clone().add_(number),
+        lambda x, number: x.clone().div_(number),
+        lambda x, number: x.add(x, alpha=number),
+        lambda x, number: x.sub(x, alpha=number),
+        lambda x, number: x.addcmul(x, x, value=number),
+        lambda x, number: x.addcdiv(x, x, value=number),
+        lambda x, number: torch.full_like(x, number),
+    ],
+    ids=[
+        *("add", "sub", "mul", "div", "number - x", "add_", "div_", "add of alpha"),
+        *("sub of alpha", "addcmul", "addcdiv", "full"),
+    ],
+)
+def test_the_second_value_of_a_number_makes_it_an_input(function, dtype):
+    """The calculation is the same as with the number in the program: in f32, rounded once."""
+    x = torch.tensor([1.5, -2.25, 3.0], dtype=dtype)
+    given = x.to("hpu")
+    counts = Counts()
+    for number in (0.3, 1.7, -2.6, 5.1):
+        result = function(given, number)
+        mark_step()
+        wanted = function(x.float(), number).to(dtype)
+        torch.testing.assert_close(result.cpu(), wanted)
+    assert (counts.runs, counts.compilations, counts.runs_by_call) == (4, 2, 0)
 
 
 @pytest.mark.parametrize("optimizer", [torch.optim.AdamW, torch.optim.SGD, torch.optim.RMSprop])

@@ -18,7 +18,7 @@ from ..dynamo.capture.snippet import GraphWriter, Snippet
 from ..dynamo.capture.wire import CaptureError, NeedsFunctionalization, check_plain, meta_of
 from ..dynamo.patches import fake_ops
 from ..dynamo.programs.binding import warn_once
-from ..dynamo.programs.service import CompileJob, Loaded, NoProgram, service
+from ..dynamo.programs.service import CompileJob, FrontEndKey, Loaded, NoProgram, service
 from ..dynamo.records import operators
 from ..dynamo.records.records import GraphRecord
 from ..dynamo.records.users_line import users_line
@@ -322,14 +322,17 @@ def _why_eager(text: str) -> str:
     return "; ".join(step.partition("#")[2].strip() or step for step in steps)
 
 
-def compile_graph(graph: bytes, record: GraphRecord) -> Loaded:
-    """The program of a captured graph that has no front-end key. Raises NoProgram."""
+def compile_graph(
+    graph: bytes, record: GraphRecord, front_end: FrontEndKey | None = None
+) -> Loaded:
+    """The program of a captured graph. The caller keeps it. Raises NoProgram."""
     settings = resolve(None)
     job = CompileJob(
         graph,
         key_options(settings),
-        front_end=None,
+        front_end,
         timeout_s=float(settings["compile_timeout_s"]),
+        keep=False,
         frozen=bool(settings["frozen"]),
     )
     return service.compile(job, record, None)

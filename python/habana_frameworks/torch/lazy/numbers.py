@@ -24,20 +24,22 @@ _NARROW = (torch.bfloat16, torch.float16)
 class VaryingNumbers:
     """The numbers of a recording, counted in the order of its calls and their arguments."""
 
-    def __init__(self, varying: Sequence[int]) -> None:
-        self._wanted = frozenset(varying)
+    def __init__(self, calls: Sequence[Any], varying: Sequence[int]) -> None:
+        """varying: the numbers that should be inputs of the program."""
+        wanted = frozenset(varying)
         self._next = 0
         self._elements: dict[int, torch.Tensor] = {}
         self.taken: list[int] = []  # the numbers that are an input of the program, in its order
 
-    def add_input(self, mode: FakeTensorMode, calls: Sequence[Any]) -> list[torch.Tensor]:
-        """The fake tensors of the input that holds the numbers: one or none."""
         place = 0
         for name, _, args, kwargs, _, count in calls:
             for k, number in enumerate(_counted(args, kwargs, count)):
-                if place + k in self._wanted and _entry(name, args, kwargs, number) is not None:
+                if place + k in wanted and _entry(name, args, kwargs, number) is not None:
                     self.taken.append(place + k)
             place += count
+
+    def input(self, mode: FakeTensorMode) -> list[torch.Tensor]:
+        """The fake tensors of the input that holds the numbers: one or none."""
         if not self.taken:
             return []
         with mode:
@@ -77,14 +79,20 @@ def _short(name: str) -> str:
 
 
 def _entry(name: str, args: Sequence[Any], kwargs: dict[str, Any], number: float) -> str | None:
-    """How a number enters a call: "operand", "alpha", "value", "fill", or not at all."""
-    if len(_numbers(args, kwargs)) != 1 or not isinstance(args[0], torch.Tensor):
+    """How a number enters a call: "first", "operand", "alpha", "value", "fill", or not at all."""
+    if len(_numbers(args, kwargs)) != 1:
         return None
-    if args[0].dtype not in (torch.float32, *_NARROW):
+    is_first = args[0] is number and len(args) > 1
+    tensor = args[1] if is_first else args[0]
+    if not isinstance(tensor, torch.Tensor) or tensor.dtype not in (torch.float32, *_NARROW):
         return None
     short = _short(name)
-    if short in _BINARY and len(args) > 1 and args[1] is number and not kwargs:
-        return "operand"
+    # The argument alpha of add, sub and rsub is the integer 1 if the caller does not give it.
+    if short in _BINARY and kwargs in ({}, {"alpha": 1}):
+        if is_first:
+            return "first"
+        if len(args) > 1 and args[1] is number:
+            return "operand"
     if short in ("add", "sub") and kwargs.get("alpha") is number and len(kwargs) == 1:
         return "alpha" if isinstance(args[1], torch.Tensor) else None
     if short in ("addcmul", "addcdiv") and kwargs.get("value") is number and len(kwargs) == 1:
@@ -99,7 +107,8 @@ def _with_element(
 ) -> Any:
     """The call with a tensor of one element in the place of its number."""
     aten: Any = torch.ops.aten
-    self, name = args[0], _short(packet._qualified_op_name)
+    name = _short(packet._qualified_op_name)
+    self = args[1] if entry == "first" else args[0]
     wide = self.to(torch.float32) if self.dtype in _NARROW else self
     if entry == "fill":
         result = element.expand(self.shape)
@@ -107,6 +116,8 @@ def _with_element(
         result = element - wide
     elif entry == "operand":
         result = getattr(aten, name)(wide, element)
+    elif entry == "first":
+        result = getattr(aten, name)(element, wide)
     elif entry == "alpha":
         change = args[1].to(torch.float32) * element
         result = wide + change if name == "add" else wide - change

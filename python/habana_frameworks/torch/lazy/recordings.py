@@ -18,7 +18,8 @@ from ..dynamo.capture.recorder import unwrap_functional
 from ..dynamo.capture.snippet import GraphWriter
 from ..dynamo.capture.wire import CaptureError, meta_of
 from ..dynamo.programs.binding import describe_program, log_record, warn_once
-from ..dynamo.programs.service import NoProgram
+from ..dynamo.programs.front_end_keys import stored_program
+from ..dynamo.programs.service import FrontEndKey, Loaded, NoProgram
 from ..dynamo.records import records
 from ..dynamo.records.records import GraphRecord
 from ..dynamo.records.users_line import users_line
@@ -26,6 +27,7 @@ from ..eager.calls import compile_graph, overload_of, tensors_among
 from ..torch_compat.fakes import FakeTensorMode
 from ..torch_compat.functionalization import DisablePythonDispatcher
 from ..torch_compat.trees import tree_leaves, tree_map_only
+from .keys import recording_key
 from .numbers import VaryingNumbers
 from .views import (
     Form,
@@ -79,22 +81,32 @@ def compile_recording(
     filled: Sequence[Value],
     varying: Sequence[int],
     in_place: bool,
+    structure: bytes,
+    numbers: Sequence[float],
 ) -> Answer:
     """The program of recorded calls.
 
     filled: the values that the program computes, as results, or in their own memory if `in_place`.
     varying: the numbers of the calls, counted in the order of the calls and their arguments, that
     should be inputs of the program and not part of it.
+    structure: what the captured graph depends on beside these arguments and the numbers, in bytes
+    that are the same in every process (backend/torch/record/recording_structure.h).
+    numbers: all numbers of the calls.
     """
     record = GraphRecord(f"recording_{next(_counter)}", users_line())
     record.nodes = len(calls)
     try:
-        started = time.perf_counter()
-        with torch.no_grad():
-            capture = _Capture(calls, inputs, filled, varying, in_place)
-            graph = capture.graph()
-        record.capture_ms = (time.perf_counter() - started) * 1e3
-        loaded = compile_graph(graph, record)
+        capture = _Capture(calls, inputs, filled, varying, in_place)
+        front_end = recording_key(
+            calls, structure, numbers, capture.numbers.taken, in_place, record
+        )
+        loaded = capture.stored(front_end, record) if front_end is not None else None
+        if loaded is None:
+            started = time.perf_counter()
+            with torch.no_grad():
+                graph = capture.graph()
+            record.capture_ms = (time.perf_counter() - started) * 1e3
+            loaded = compile_graph(graph, record, front_end)
     except CaptureError as error:
         return _refused(record, str(error))
     except NoProgram as error:
@@ -138,7 +150,7 @@ class _Capture:
         self._in_place = in_place
         self._mode = FakeTensorMode(allow_non_fake_inputs=True)
         self._forms = _forms_in(calls)
-        self.numbers = VaryingNumbers(varying)
+        self.numbers = VaryingNumbers(calls, varying)
         self.program_inputs: list[Input] = []
         # By name of a storage and number of its piece: the present base of the views there. It is
         # dense, unless all uses of the piece are the same view, and must have these strides then.
@@ -147,10 +159,10 @@ class _Capture:
         # By name of an input: its pieces. Calls that use some of a large storage (parts of a flat
         # buffer) then cost no copy of the rest. Other storages have one piece.
         self._pieces: dict[int, list[Form]] = {}
-        self._fakes: list[torch.Tensor] = []
+        self._devices: list[str] = []  # by input of the program, as the following lists
         self._weights: list[bool] = []
         self._trained: list[bool] = []
-        self._places: list[tuple[int, int]] = []  # by fake: its place among the bases
+        self._places: list[tuple[int, int]] = []  # its place among the bases
         for place, (value, size, weight, trained) in enumerate(inputs):
             if isinstance(value, torch.Tensor):
                 self._add_input(place, id(value), [form_of(value)], "cpu", weight, trained)
@@ -174,11 +186,7 @@ class _Capture:
         for number, form in enumerate(pieces):
             if 0 in form.sizes:
                 continue
-            with self._mode:
-                fake = torch.empty_strided(
-                    form.sizes, form.strides, dtype=form.dtype, device=device
-                )
-            self._fakes.append(fake)
+            self._devices.append(device)
             self._weights.append(weight)
             self._trained.append(trained)
             self._places.append((name, number))
@@ -196,9 +204,29 @@ class _Capture:
             return forms[0]
         return _row(forms, size)
 
+    def stored(self, front_end: FrontEndKey, record: GraphRecord) -> Loaded | None:
+        """The program that the store has for this recording."""
+        loaded = stored_program(front_end, record.name, record, keep=False)
+        if loaded is None:
+            return None
+        forms = [
+            (form.dtype, form.sizes, form.strides, device == "cpu")
+            for form, device in zip(self.program_inputs, self._devices, strict=True)
+        ]
+        if self.numbers.taken:
+            forms.append((torch.float32, (len(self.numbers.taken),), (1,), False))
+        if loaded.program.takes(forms, 0 if self._in_place else len(self._filled)):
+            return loaded
+        record.unusable = "the stored program takes other tensors"
+        return None
+
     def graph(self) -> bytes:
-        numbers = self.numbers.add_input(self._mode, self._calls)
-        fakes = [*self._fakes, *numbers]
+        with self._mode:
+            fakes = [
+                torch.empty_strided(i.sizes, i.strides, dtype=i.dtype, device=device)
+                for i, device in zip(self.program_inputs, self._devices, strict=True)
+            ]
+        fakes += self.numbers.input(self._mode)
         recording = record_functional(self._mode, fakes, self._run)
         return self._write(recording, fakes)
 
@@ -208,7 +236,7 @@ class _Capture:
         read = {place: base for place, base in given.items() if place not in filled}
         for place, base in read.items():
             self._put(place, base)
-        self.numbers.bind(wrapped[len(self._fakes) :])
+        self.numbers.bind(wrapped[len(self.program_inputs) :])
         for call in self._calls:
             self._replay(*call)
         for place, base in read.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,6 @@ from ... import native
 from ..capture import listing
 from ..capture.graph_capture import capture_graph
 from ..capture.wire import CaptureError
-from ..fingerprints.function_text import Uncacheable
 from ..keys.graph_key import graph_factors
 from ..records import fallback_list, op_watch
 from ..records.graph_label import label
@@ -21,8 +20,9 @@ from ..records.progress import CompileProgress
 from ..records.ranges import host_range
 from ..records.records import GraphRecord
 from ..settings.options import key_options
+from .front_end_keys import front_end_key, stored_program
 from .request import Request
-from .service import CompileJob, FrontEndKey, Loaded, NoProgram, UnusableProgram, service
+from .service import CompileJob, Loaded, NoProgram, service
 
 # TORCH_LOGS and torch._logging.set_logs(modules=...) take the name of a package.
 _log = logging.getLogger("habana_frameworks.torch.dynamo")
@@ -57,20 +57,22 @@ def look_up(
     options = key_options(request.settings)
     if fallback_list.names:
         capture(request, example_inputs, values, request.new_record())  # raises for a name on it
-    front_end = front_end_key(request, example_inputs, options, record)
+    front_end = front_end_key(
+        lambda: graph_factors(
+            request.module, request.inputs, [*example_inputs, *request.attributes()]
+        ),
+        options,
+        label(request.name, request.source),
+        record,
+    )
     if front_end is not None:
         remembered = service.remembered(front_end.key)
         if remembered is not None:
             record.origin = "memory"
             return remembered
-        try:
-            with host_range(f"hpu::fetch {request.name}"):
-                loaded = service.fetch(front_end.key, record)
-        except UnusableProgram as error:
-            record.unusable = str(error)
-        else:
-            if loaded is not None:
-                return loaded
+        loaded = stored_program(front_end, request.name, record)
+        if loaded is not None:
+            return loaded
     try:
         with host_range(f"hpu::capture {request.name}"):
             graph = capture(request, example_inputs, values, record)
@@ -98,40 +100,6 @@ def compile_job(
         if job.front_end is not None and error.lasting:
             service.remember_failure(job.front_end.key, error)
         raise
-
-
-def front_end_key(
-    request: Request,
-    example_inputs: Sequence[Any],
-    options: Mapping[str, str],
-    record: GraphRecord,
-) -> FrontEndKey | None:
-    """Returns None where the things that the graph refers to cannot be described; such a graph is
-    captured in every process."""
-    started = time.perf_counter()
-    build_id = service.build_id
-    inputs = [*example_inputs, *request.attributes()]
-    try:
-        factors = graph_factors(request.module, request.inputs, inputs)
-    except Uncacheable as error:
-        record.cacheable = False
-        record.reason = f"captured in every process: {error}"
-        return None
-    builder = native.client_module().KeyBuilder()
-    device = native.torch_module()
-    for factor in (
-        ("compiler", build_id),
-        ("device", device.device_kind()),
-        ("isa_level", device.isa_level()),
-        *sorted(options.items()),
-        *factors,
-    ):
-        builder.field(*factor)
-    key: bytes = builder.digest()
-    record.front_end_key = key.hex()
-    record.factors = list(builder.factors())
-    record.key_ms = (time.perf_counter() - started) * 1e3
-    return FrontEndKey(key, record.factors, label(request.name, request.source))
 
 
 def capture(

@@ -68,6 +68,7 @@ class CompileJob:
     options: Mapping[str, str]  # only the options that are part of the key
     front_end: FrontEndKey | None
     timeout_s: float
+    keep: bool = True  # the service remembers the program under its front-end key
     warm_up: bool = False  # nobody waits for it, so it comes after requests that somebody waits for
     frozen: bool = False  # the program may come from a store, but must not be compiled
 
@@ -205,12 +206,13 @@ class Service:
         with self._lock:
             self._programs.pop(bytes.fromhex(key), None)
 
-    def fetch(self, key: bytes, record: GraphRecord) -> Loaded | None:
-        """The stored program with this front-end key; None on a miss. Raises UnusableProgram."""
+    def fetch(self, key: bytes, record: GraphRecord, keep: bool = True) -> Loaded | None:
+        """The stored program with this front-end key; None on a miss. Raises UnusableProgram.
+        keep: remembered() returns it from then on."""
         started = time.perf_counter()
         found = self._call(lambda client: client.get(key))
         record.fetch_ms = (time.perf_counter() - started) * 1e3
-        return None if found is None else self._load(key, found, record)
+        return None if found is None else self._load(key if keep else None, found, record)
 
     def compile(self, job: CompileJob, record: GraphRecord, progress: Progress | None) -> Loaded:
         """Compiles the graph, or waits for the compilation of the same content that is already
@@ -263,7 +265,7 @@ class Service:
             )
         )
         record.compile_ms = float(found.compile_ms)
-        return self._load(front_end.key if front_end else None, found, record)
+        return self._load(front_end.key if front_end and job.keep else None, found, record)
 
     def _look(self, request: Callable[[Any], Any]) -> Any:
         """Like _call, for a caller that only looks: every error is a NoProgram."""

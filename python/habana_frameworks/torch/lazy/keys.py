@@ -1,0 +1,70 @@
+"""The front-end key of a recording (docs/cache_key.md): another process that records the same calls
+finds their program by it and captures nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..dynamo.fingerprints.function_text import function_text
+from ..dynamo.keys.code_digest import code_digest
+from ..dynamo.keys.graph_key import Factors, ambient_factors
+from ..dynamo.programs.front_end_keys import front_end_key
+from ..dynamo.programs.service import FrontEndKey
+from ..dynamo.records.records import GraphRecord
+from ..dynamo.settings.options import key_options
+from ..dynamo.settings.resolve import resolve
+
+# The folders whose modules make captured graphs of recordings, beside graph_key.GRAPH_MAKERS.
+_MAKERS = ("lazy", "eager")
+_PYTORCHS = "aten"
+
+
+def recording_key(
+    calls: Sequence[Any],
+    structure: bytes,
+    numbers: Sequence[float],
+    varying: Sequence[int],
+    in_place: bool,
+    record: GraphRecord,
+) -> FrontEndKey | None:
+    """structure: the calls without floating-point numbers. varying: the numbers that are an input
+    of the program; it is the same for all values of these. None where a call is of an operator
+    whose kernels cannot be described."""
+
+    def factors() -> Factors:
+        fixed = list(numbers)
+        for place in varying:
+            fixed[place] = 0.0
+        operators = sorted(_operators(calls))
+        return [
+            ("recording", hashlib.sha256(structure).hexdigest()),
+            ("calls", str(len(calls))),
+            ("numbers", _digest(struct.pack(f"<{len(fixed)}d", *fixed))),
+            ("varying numbers", _digest(struct.pack(f"<{len(varying)}q", *varying))),
+            ("in place", str(in_place)),
+            ("operators", "\n".join(operators) if operators else "PyTorch's"),
+            ("front end", code_digest(*_MAKERS)),
+            *ambient_factors(),
+        ]
+
+    label = f"recording of {len(calls)} calls"
+    return front_end_key(factors, key_options(resolve(None)), label, record)
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _operators(calls: Sequence[Any]) -> set[str]:
+    """Describes the operators that are not PyTorch's. Raises Uncacheable."""
+    texts = set()
+    for name in {name for name, *_ in calls}:
+        namespace, _, short = name.partition("::")
+        if namespace != _PYTORCHS:
+            texts.add(function_text(getattr(getattr(torch.ops, namespace), short)))
+    return texts
