@@ -29,7 +29,7 @@ struct ServerInfo {
   pid_t pid = 0;
   std::string upstream;  // the servers that it asks, as ToText(endpoints)
   std::string config_file;
-  bool memory_only = false;  // it keeps no program after it ends
+  bool memory_only = false;  // no program that it compiles outlives it
 };
 
 enum class Origin { kCompiled, kCoalesced, kStore };

@@ -76,7 +76,7 @@ class CompileClient:
         writes into its folder of mode 0700."""
     def hello(self) -> dict[str, Any]:
         """build_id, protocol_version, pid; upstream, config_file: what it was started with, "" =
-        none; memory_only: no program outlives the server."""
+        none; memory_only: no program that it compiles outlives the server."""
     def get(self, front_end_key: bytes) -> LoadedProgram | None:
         """The stored program that this tenant's alias names; None is a miss."""
     def get_content(self, content_key: bytes) -> LoadedProgram | None:

@@ -57,6 +57,9 @@ class RocksDbRecipeStore : public RecipeStore {
   }
   ~RocksDbRecipeStore() override;
 
+  // Returns false if the folder could not be written when it was opened.
+  bool writable() const { return database_.writable; }
+
   absl::StatusOr<Entry> Find(const Digest& key, Purpose purpose) override;
   absl::Status Put(const Entry& entry) override;
   absl::Status Quarantine(const Digest& key, const std::string& reason) override;

@@ -51,7 +51,7 @@ absl::Status MakePrivateFolder(const std::string& folder) {
                " remove it or make it this user's with mode 700, or name another cache folder");
 }
 
-absl::StatusOr<std::unique_ptr<RecipeStore>> OpenPersistent(const StoreConfig& config) {
+absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> OpenPersistent(const StoreConfig& config) {
   RETURN_IF_ERROR(MakePrivateFolder(config.folder));
   return RocksDbRecipeStore::Open(
       config.folder + "/db",
@@ -68,9 +68,9 @@ SigningKey LoadKey(const StoreConfig& config, bool* kept) {
 }
 
 // Returns null if programs are kept in memory only.
-std::unique_ptr<RecipeStore> OpenDisk(const StoreConfig& config) {
+std::unique_ptr<RocksDbRecipeStore> OpenDisk(const StoreConfig& config) {
   if (config.folder.empty()) return nullptr;
-  absl::StatusOr<std::unique_ptr<RecipeStore>> disk = OpenPersistent(config);
+  absl::StatusOr<std::unique_ptr<RocksDbRecipeStore>> disk = OpenPersistent(config);
   if (disk.ok()) return *std::move(disk);
   HPU_LOG(kWarning, "programs are kept in memory only folder=" << config.folder << " error="
                                                                << ToText(disk.status()));
@@ -119,8 +119,9 @@ absl::StatusOr<OpenedStore> OpenStore(const StoreConfig& config) {
   if (config.max_bytes == 0 || config.memory_bytes == 0) {
     return InvalidArgument("the store's size limits must be above 0");
   }
-  std::unique_ptr<RecipeStore> disk = OpenDisk(config);
+  std::unique_ptr<RocksDbRecipeStore> disk = OpenDisk(config);
   const bool persistent = disk != nullptr;
+  const bool writable = persistent && disk->writable();
   // In front of the disk it is a cache, where no tenant has a share.
   std::unique_ptr<RecipeStore> store = std::make_unique<MemoryRecipeStore>(
       config.memory_bytes, persistent ? 0 : config.tenant_bytes);
@@ -132,7 +133,8 @@ absl::StatusOr<OpenedStore> OpenStore(const StoreConfig& config) {
     store = MakeReadCaching(std::move(store),
                             std::make_unique<VerifyingRecipeStore>(std::move(disk), trusted.get()));
   }
-  OpenedStore opened{std::move(key), std::move(trusted), std::move(store), persistent, key_kept};
+  OpenedStore opened{std::move(key), std::move(trusted), std::move(store),
+                     persistent, writable, key_kept};
   RETURN_IF_ERROR(AddSharedTier(config, opened));
   // The metrics layer lies over every store.
   opened.store = std::make_unique<MetricsRecipeStore>(std::move(opened.store), "store");

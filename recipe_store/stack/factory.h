@@ -44,7 +44,8 @@ struct OpenedStore {
   // The keys as they were when the store was opened. They outlive the store.
   std::unique_ptr<TrustedKeys> trusted_keys;
   std::unique_ptr<RecipeStore> store;
-  bool persistent = false;
+  bool persistent = false;  // programs are read from a folder
+  bool writable = false;    // and new ones are kept there
   bool key_kept = false;  // the signing key is that of the folder, not of this process only
   // The fields below are null if servers share no engine. Only Redis keeps leases. `behind` holds
   // the writes to the engine, and is destroyed before the store.

@@ -74,7 +74,7 @@ TEST(OpenStore, AnUnwritableFolderIsReadAndLeftAlone) {
   {
     const AsOtherUser other;
     OpenedStore opened = OpenStore({.folder = path}).value();
-    EXPECT_TRUE(opened.persistent);
+    EXPECT_TRUE(opened.persistent && !opened.writable);
     EXPECT_TRUE(SameEntry(opened.store->Get(KeyOf(1)).value(), *entry));
     EXPECT_TRUE(absl::IsNotFound(opened.store->Get(KeyOf(2)).status()));
     const absl::Status refused = opened.store->Put(
@@ -96,7 +96,7 @@ TEST(OpenStore, AnUnwritableEmptyFolderGivesAMemoryStore) {
   ASSERT_EQ(mkdir(folder.path("store").c_str(), 0755), 0);
   const AsOtherUser other;
   OpenedStore opened = OpenStore({.folder = folder.path("store")}).value();
-  EXPECT_FALSE(opened.persistent);
+  EXPECT_FALSE(opened.persistent || opened.writable);
   EXPECT_TRUE(opened.store->Put(EntryOf(1)).ok());
   EXPECT_TRUE(SameEntry(opened.store->Get(KeyOf(1)).value(), EntryOf(1)));
   EXPECT_TRUE(std::filesystem::is_empty(folder.path("store")));
@@ -111,7 +111,7 @@ TEST(OpenStore, KeepsProgramsOfItsOwnKeyOverRestarts) {
   };
   {
     OpenedStore opened = OpenStore({.folder = folder.path("store")}).value();
-    EXPECT_TRUE(opened.persistent);
+    EXPECT_TRUE(opened.persistent && opened.writable);
     ASSERT_TRUE(opened.store->Put(entry_by(opened.signing_key)).ok());
   }
   OpenedStore again = OpenStore({.folder = folder.path("store")}).value();

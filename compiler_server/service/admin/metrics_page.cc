@@ -33,6 +33,7 @@ constexpr std::string_view kGauges[] = {
     "shared.waiting_writes",
     "store.key_kept",
     "store.persistent",
+    "store.writable",
 };
 static_assert(std::ranges::is_sorted(kGauges));
 

@@ -47,6 +47,7 @@ CompileService::CompileService(ServiceOptions options, store::OpenedStore opened
       store_(std::move(opened.store)),
       hedge_(std::move(opened.hedge)),
       persistent_(opened.persistent),
+      writable_(opened.writable),
       key_kept_(opened.key_kept),
       request_stop_(std::move(request_stop)),
       config_file_(std::move(options.config_file)),
@@ -126,7 +127,7 @@ grpc::Status CompileService::Hello(const wire::HelloRequest& request, wire::Hell
   reply->set_pid(static_cast<uint32_t>(getpid()));
   reply->set_upstream(others_.upstream_text());
   reply->set_config_file(config_file_);
-  reply->set_memory_only(!persistent_);
+  reply->set_memory_only(!writable_);
   return grpc::Status::OK;
 }
 
@@ -334,6 +335,7 @@ std::map<std::string, uint64_t> CompileService::Counters() const {
   counters["compile.cancelled"] = cancelled_;
   counters["compile.frozen_misses"] = frozen_misses_;
   counters["store.persistent"] = persistent_ ? 1 : 0;
+  counters["store.writable"] = writable_ ? 1 : 0;
   counters["store.key_kept"] = key_kept_ ? 1 : 0;
   counters["server.uptime_seconds"] = static_cast<uint64_t>(
       std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - started_).count());

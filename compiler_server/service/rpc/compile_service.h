@@ -126,7 +126,8 @@ class CompileService {
   const std::unique_ptr<store::TrustedKeys> trusted_keys_;
   const std::unique_ptr<store::RecipeStore> store_;
   const std::shared_ptr<store::Hedge> hedge_;  // the store's; null where no engine is shared
-  const bool persistent_;                      // programs survive this process
+  const bool persistent_;                      // programs are read from a folder
+  const bool writable_;                        // new programs survive this process
   const bool key_kept_;                        // and so does the key that signs them
   const StopFunction request_stop_;
   const std::string config_file_;

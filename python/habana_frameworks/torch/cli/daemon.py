@@ -119,6 +119,8 @@ def problem_of_store(store: str, log: str, counters: dict[str, int]) -> str:
         )
     if not counters["store.persistent"]:
         return f"programs are kept in memory only; {log} says why"
+    if not counters["store.writable"]:
+        return f"{store} cannot be written, new programs are kept in memory only; {log} says why"
     if not counters["store.key_kept"]:
         return (
             "programs are signed with a key of this daemon only, the next one compiles them again; "

@@ -30,6 +30,18 @@ if os.geteuid() == 0:
 """
 LIMIT_FILES = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))"
 
+LISTEN = """
+import logging
+heard = []
+handler = logging.Handler()
+handler.emit = lambda record: heard.append(record.getMessage())
+logging.getLogger("habana_frameworks.torch.dynamo").addHandler(handler)
+"""
+HEARD_OF_MEMORY = """
+(warning,) = [text for text in heard if "kept in memory only" in text]
+assert warning.startswith("new programs are kept in memory only and are lost when the daemon ends")
+"""
+
 OTHER_GRAPH = "x = x[:2]"  # another shape, so another program
 
 
@@ -43,10 +55,12 @@ def test_unwritable_cache_folder(private_cache):
         path.chmod(mode & ~0o222)
     try:
         assert run(private_cache, BECOME_PLAIN_USER)["origin"] == "store"
-        assert run(private_cache, BECOME_PLAIN_USER + OTHER_GRAPH)["origin"] == "compiled"
+        warned = run(private_cache, BECOME_PLAIN_USER + LISTEN + OTHER_GRAPH, HEARD_OF_MEMORY)
+        assert warned["origin"] == "compiled"
         status = hpu_compile(private_cache, "status", before=BECOME_PLAIN_USER)
         assert not status["socket"].startswith(str(private_cache))
         assert "store cannot be written, serving what it has" in log_of(status)
+        assert "cannot be written, new programs are kept in memory only" in status["problem"]
         assert hpu_compile(private_cache, "stop", before=BECOME_PLAIN_USER)["stopped"]
         assert set(files) == {private_cache, *private_cache.rglob("*")}
         shutil.rmtree(Path(status["socket"]).parent)

@@ -72,7 +72,7 @@ def _tell_of_inductors_redis() -> None:
 def _warn_of_memory_only() -> None:
     """Called once in a process."""
     _log.warning(
-        "compiled programs are kept in memory only and are lost when the daemon ends: %s says why",
+        "new programs are kept in memory only and are lost when the daemon ends: %s says why",
         server_paths()["log"],
     )
 
