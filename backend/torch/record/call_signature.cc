@@ -25,7 +25,9 @@ enum Kind : uint64_t {
   kText,  // then its bytes, eight in a word
   kList,  // then its items
   kDeviceType,
-  kDeterministic,  // before all values, under torch.use_deterministic_algorithms
+  // These two come before all values.
+  kDeterministic,  // under torch.use_deterministic_algorithms
+  kDefaultType,    // under another default type than f32, which is that of integers with floats
 };
 
 constexpr uint64_t Head(Kind kind, uint64_t more = 0) { return more << 8 | kind; }
@@ -34,6 +36,8 @@ constexpr uint64_t Head(Kind kind, uint64_t more = 0) { return more << 8 | kind;
 
 CallSignature::CallSignature(c10::ArrayRef<IValue> arguments, Numbers numbers) : where_(numbers) {
   if (at::globalContext().deterministicAlgorithms()) AddWord(Head(kDeterministic));
+  const at::ScalarType usual = c10::get_default_dtype_as_scalartype();
+  if (usual != at::kFloat) AddWord(Head(kDefaultType, static_cast<uint64_t>(usual)));
   for (size_t i = 0; i < arguments.size() && refusal_ == nullptr; ++i) Add(arguments[i]);
   hash_ = HashOf(words());
 }

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from eager_case import place_on_cpu
+from lazy_case import lazy_mode
 
 from habana_frameworks.torch import native
 
@@ -69,3 +70,24 @@ def test_float8_of_any_size():
     assert torch.equal(x.gather(0, rows).float().cpu(), x.float().gather(0, rows).cpu())
     filled = x.masked_fill(x.float() > 8, 1.0).float()
     assert torch.equal(filled.cpu(), x.float().masked_fill(x.float() > 8, 1.0).cpu())
+
+
+@pytest.mark.parametrize("lazy", [False, True], ids=["eager", "lazy"])
+@pytest.mark.parametrize("default", [torch.bfloat16, torch.float16], ids=str)
+def test_the_default_type_may_change_between_equal_calls(lazy, default):
+    """It is the type of an integer with a floating-point number."""
+
+    def types(x):
+        results = x * 0.25, x / 2, x.sqrt(), torch.full((2,), 1.5, device=x.device)
+        return [(result.dtype, result.tolist()) for result in results]
+
+    given = torch.arange(4)
+    mode = lazy_mode() if lazy else place_on_cpu("none")
+    with mode:
+        on_device = given.to("hpu")
+        for dtype in (torch.float32, default, torch.float32, default):
+            torch.set_default_dtype(dtype)
+            try:
+                assert types(on_device) == types(given)
+            finally:
+                torch.set_default_dtype(torch.float32)
