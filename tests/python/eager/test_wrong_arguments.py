@@ -34,6 +34,20 @@ CALLS: dict[str, Callable[..., object]] = {
     "weights of other classes": lambda x, i, two, ones: F.cross_entropy(
         x, i.expand(3), weight=ones[0]
     ),
+    "grid of another batch": lambda x, i, two, ones: F.grid_sample(
+        x[None, None], x.new_zeros(2, 2, 2, 2), align_corners=False
+    ),
+    "grid of other coordinates": lambda x, i, two, ones: F.grid_sample(
+        x[None, None], x.new_zeros(1, 2, 2, 3), align_corners=False
+    ),
+    "grid over nothing": lambda x, i, two, ones: F.grid_sample(
+        x[None, None, :0], x.new_zeros(1, 2, 2, 2), align_corners=False
+    ),
+    "difference of masks": lambda x, i, two, ones: (x > 1) - (x > 2),
+    "difference of a mask": lambda x, i, two, ones: (x > 1) - 2,
+    "difference from a mask": lambda x, i, two, ones: 3 - (x > 1),
+    "difference of a mask from a tensor": lambda x, i, two, ones: x - (x > 1),
+    "difference in place": lambda x, i, two, ones: x.clone().sub_(x > 1),
     "and of floats": lambda x, i, two, ones: x & 1,
     "xor of floats": lambda x, i, two, ones: x ^ x,
 }

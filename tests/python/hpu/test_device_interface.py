@@ -63,6 +63,9 @@ def test_devices():
     for refused in (5000, -2):
         with pytest.raises(ValueError, match="this host has"):
             hpu.set_device(refused)
+    for wrong in (1.5, 0.0, [0]):
+        with pytest.raises(TypeError, match=r"expected a device.*(float|list)"):
+            hpu.set_device(wrong)
     with pytest.raises(ValueError, match="expected an hpu device"):
         hpu.synchronize("cpu")
 

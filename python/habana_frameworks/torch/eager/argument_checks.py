@@ -112,6 +112,43 @@ def _bitwise(name: str) -> Callable[[Arguments], None]:
     return check
 
 
+def _subtraction(given: Arguments) -> None:
+    flags = [
+        type(operand) is bool or getattr(operand, "dtype", None) == torch.bool
+        for operand in (given["self"], given["other"])
+    ]
+    if all(flags):
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
+            "`logical_xor()` operator instead."
+        )
+    if any(flags):
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying "
+            "to invert a mask, use the `~` or `logical_not()` operator instead."
+        )
+
+
+def _grid_sampler(given: Arguments) -> None:
+    shape, grid = list(given["input"].shape), list(given["grid"].shape)
+    both = f"but got input with sizes {shape} and grid with sizes {grid}"
+    if shape[:1] != grid[:1]:
+        raise RuntimeError(
+            f"grid_sampler(): expected grid and input to have same batch size, {both}"
+        )
+    if grid[-1] != len(shape) - 2:
+        raise RuntimeError(
+            f"grid_sampler(): expected grid to have size {len(shape) - 2} in last dimension, but "
+            f"got grid with sizes {grid}"
+        )
+    for dim, size in enumerate(shape[2:], start=2):
+        if size == 0:
+            raise RuntimeError(
+                "grid_sampler(): expected input to have non-empty spatial dimensions, but got "
+                f"input with sizes {shape} with dimension {dim} being empty"
+            )
+
+
 def type_name(dtype: torch.dtype) -> str:
     """The name of a type in PyTorch's messages: "Float"."""
     return torch.empty(0, dtype=dtype).type().removeprefix("torch.").removesuffix("Tensor")
@@ -123,6 +160,8 @@ _CHECKS: dict[str, Callable[[Arguments], None]] = {
     "aten::bitwise_or": _bitwise("bitwise_or"),
     "aten::bitwise_xor": _bitwise("bitwise_xor"),
     "aten::bucketize": _bucketize,
+    "aten::grid_sampler_2d": _grid_sampler,
+    "aten::grid_sampler_3d": _grid_sampler,
     "aten::index_add": _index_add,
     "aten::index_fill": _index_fill,
     "aten::index_put": _index_put,
@@ -130,4 +169,6 @@ _CHECKS: dict[str, Callable[[Arguments], None]] = {
     "aten::masked_scatter": _masked_scatter,
     "aten::max": _extreme("max"),
     "aten::min": _extreme("min"),
+    "aten::rsub": _subtraction,
+    "aten::sub": _subtraction,
 }

@@ -26,6 +26,9 @@ def check_device(value: DeviceArgument) -> int:
         if value.type != "hpu" and value.type not in also_accepted:
             raise ValueError(f"expected an hpu device, got {value}")
         value = 0 if value.index is None else value.index
+    if not isinstance(value, int):
+        kind = type(value).__name__
+        raise TypeError(f"expected a device, its name or its index, got {value!r} ({kind})")
     if value not in (0, -1):
         count = native.torch_module().device_count()
         if not 0 <= value < count:
