@@ -54,8 +54,10 @@ void PrintStep(std::ostream& out, const LaunchStep& step) {
 }
 
 void PrintStep(std::ostream& out, const EagerStep& step) {
-  PrintTensors(out, step.outputs);
-  out << " = ";
+  if (!step.outputs.empty()) {
+    PrintTensors(out, step.outputs);
+    out << " = ";
+  }
   PrintOp(out, step.op, step.overload);
   out << "(";
   PrintArguments(out, step.args);

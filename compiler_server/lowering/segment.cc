@@ -83,6 +83,10 @@ std::optional<ir::RootView> SegmentPlan::FindRootView(Value* value) const {
                           [&](const Node& node) { return ir::IsView(node) && IsFree(node); });
 }
 
+SegmentPlan::Stage SegmentPlan::StageOf(const Node& node) const {
+  return node.results.empty() ? effect_stage_.at(&node) : stage_[node.result()->id];
+}
+
 void SegmentPlan::FindUpdatedInputs() {
   std::vector<uint32_t> writes(graph_->inputs().size());
   for (const ir::Mutation& mutation : graph_->mutations()) ++writes[mutation.input];
@@ -159,6 +163,7 @@ int SegmentPlan::AssignStages(int first_level) {
       stage.part = stage.recipe ? parts_[i] : 0;
     }
     for (const Value* result : node->results) stage_[result->id] = stage;
+    if (node->results.empty()) effect_stage_[node] = stage;
     if (draws) last_draw = stage;
     if (communicates) last_collective = stage;
   }
@@ -170,7 +175,7 @@ int SegmentPlan::AssignStages(int first_level) {
     used[static_cast<size_t>(stage.level)] = true;
   };
   for (const Node* node : graph_->nodes()) {
-    if (!IsFree(*node)) mark(stage_[node->result()->id]);
+    if (!IsFree(*node)) mark(StageOf(*node));
   }
   for (const Stage& stage : storage_stage_) mark(stage);
   if (!graph_->mutations().empty()) mark(mutation_stage_);
@@ -208,7 +213,7 @@ void SegmentPlan::PlaceWrites() {
     if (IsFree(*node)) continue;
     for (Value* operand : node->operands) {
       if (operand == nullptr || !mutated[Root(operand)->id]) continue;
-      mutation_stage_ = std::max(mutation_stage_, recipe_after(stage_[node->result()->id]));
+      mutation_stage_ = std::max(mutation_stage_, recipe_after(StageOf(*node)));
     }
   }
   for (size_t k = 0; k < storage_stage_.size(); ++k) {
@@ -226,7 +231,7 @@ void SegmentPlan::Collect() {
     return segment;
   };
   for (Node* node : graph_->nodes()) {
-    if (!IsFree(*node)) at(stage_[node->result()->id]).nodes.push_back(node);
+    if (!IsFree(*node)) at(StageOf(*node)).nodes.push_back(node);
   }
   for (uint32_t k = 0; k < storage_stage_.size(); ++k) {
     if (storage_stage_[k].known()) {

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "base/status.h"
@@ -82,6 +83,7 @@ class SegmentPlan {
 
   explicit SegmentPlan(const ir::Graph& graph) : graph_(&graph) {}
   void FindCollectives();
+  Stage StageOf(const ir::Node& node) const;
   void FindUpdatedInputs();
   bool CanServeAsStorage(const ir::Storage& storage) const;
   void PinEagerOperands();
@@ -94,8 +96,10 @@ class SegmentPlan {
   std::vector<NodeKind> aten_kinds_;            // of nodes with a call, by id of the first result
   std::map<uint32_t, uint32_t> updated_input_;  // value id -> input written in place
   std::vector<uint32_t> parts_;                 // by position in the graph's order
-  std::vector<bool> pinned_;          // views and sources that get a stage anyway, by value id
-  std::vector<Stage> stage_;          // by value id
+  std::vector<bool> pinned_;  // views and sources that get a stage anyway, by value id
+  std::vector<Stage> stage_;  // by value id
+  // Of the nodes without results, which are checks.
+  std::unordered_map<const ir::Node*, Stage> effect_stage_;
   std::vector<bool> step_storage_;    // by storage number
   std::vector<Stage> storage_stage_;  // unknown = nothing to write
   Stage mutation_stage_;

@@ -87,10 +87,12 @@ class CpuCall {
   }
 
   // Returns the type that CPU kernels have and that holds every value of `type`, except for the
-  // largest i64.
-  static at::ScalarType WideType(at::ScalarType type) {
+  // largest i64. Of integers, most operators that lack them would give results that are none (a
+  // softmax), so only those are widened whose results count.
+  at::ScalarType WideType(at::ScalarType type) const {
     if (at::isReducedFloatingType(type)) return at::kFloat;
-    return at::isIntegralType(type, /*includeBool=*/false) ? at::kDouble : type;
+    const bool counts = op_.schema().name() == "aten::histc";
+    return counts && at::isIntegralType(type, /*includeBool=*/false) ? at::kDouble : type;
   }
 
   // This is for types that accelerators' kernels have and the CPU's lack.

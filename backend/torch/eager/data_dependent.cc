@@ -76,14 +76,26 @@ bool HasMask(const c10::IValue& indices) {
   return found;
 }
 
+// Throws PyTorch's IndexError unless the mask has the sizes of the dimensions of `self` from
+// `first` on.
+void CheckMask(const Tensor& self, const Tensor& mask, int64_t first) {
+  for (int64_t dim = 0; dim < mask.dim() && first + dim < self.dim(); ++dim) {
+    TORCH_CHECK_INDEX(mask.size(dim) == self.size(first + dim), "The shape of the mask ",
+                      mask.sizes(), " at index ", dim,
+                      " does not match the shape of the indexed tensor ", self.sizes(),
+                      " at index ", first + dim);
+  }
+}
+
 // Replaces each mask by the coordinates of its true elements.
-Indices WithoutMasks(const Indices& indices) {
+Indices WithoutMasks(const Tensor& self, const Indices& indices) {
   Indices plain;
   for (const std::optional<Tensor>& index : indices) {
     if (!index.has_value() || !index->defined() || !IsMask(*index)) {
       plain.push_back(index);
       continue;
     }
+    CheckMask(self, *index, static_cast<int64_t>(plain.size()));
     for (const Tensor& coordinate : index->to(kHpuDevice).nonzero().unbind(1)) {
       plain.push_back(coordinate);
     }
@@ -93,13 +105,13 @@ Indices WithoutMasks(const Indices& indices) {
 
 Tensor IndexByMask(const Tensor& self, const Indices& indices) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  return at::index(self, WithoutMasks(indices));
+  return at::index(self, WithoutMasks(self, indices));
 }
 
 Tensor& PutByMask(Tensor& self, const Indices& indices, const Tensor& values, bool accumulate,
                   bool unsafe) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  return at::_index_put_impl_(self, WithoutMasks(indices), values, accumulate, unsafe);
+  return at::_index_put_impl_(self, WithoutMasks(self, indices), values, accumulate, unsafe);
 }
 
 // A program can put one value by a mask.

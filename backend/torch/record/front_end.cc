@@ -134,9 +134,14 @@ void BindFrontEnd(py::module_& module) {
   });
 }
 
-bool IsException(const python_error& error) {
+bool MayGoOnAfter(const python_error& error) {
   const pybind11::gil_scoped_acquire gil;
-  return PyErr_GivenExceptionMatches(error.type, PyExc_Exception) != 0;
+  const auto is = [&](PyObject* type) {
+    return PyErr_GivenExceptionMatches(error.type, type) != 0;
+  };
+  if (!is(PyExc_Exception)) return false;
+  const auto errors = py::module_::import("habana_frameworks.torch.internal.asked_errors");
+  return !is(errors.attr("AskedForError").ptr());
 }
 
 }  // namespace hpu::torch_backend

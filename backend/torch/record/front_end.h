@@ -84,8 +84,9 @@ std::optional<std::vector<c10::IValue>> CallLayers(const c10::OperatorHandle& op
 // Adds set_front_end().
 void BindFrontEnd(pybind11::module_& module);
 
-// Returns whether an error of Python is one that a program may go on after, and not a request to
-// end it (KeyboardInterrupt, SystemExit).
-bool IsException(const python_error& error);
+// Returns whether a recording that raised an error of Python may run call by call: the error is
+// neither a request to end the program (KeyboardInterrupt, SystemExit) nor one that the user asked
+// for (options frozen and require_server).
+bool MayGoOnAfter(const python_error& error);
 
 }  // namespace hpu::torch_backend

@@ -198,7 +198,7 @@ void Recorder::RunRecording(Recording& recording) {
   try {
     program = programs.Get(recording, filled, &compilations_);
   } catch (const python_error& error) {
-    if (!IsException(error)) throw;
+    if (!MayGoOnAfter(error)) throw;
     return CallByCall(recording, "one of its calls cannot be captured");
   }
   if (program->program == nullptr) return CallByCall(recording, program->refusal);

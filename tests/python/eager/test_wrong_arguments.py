@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from eager_case import place_on_cpu
 from lazy_case import lazy_mode
+from torch._dynamo.exc import TorchRuntimeError
 
 X = torch.arange(12.0).reshape(3, 4)
 I = torch.tensor([0])  # noqa: E741  as in the guide's formulas
@@ -31,6 +32,11 @@ CALLS: dict[str, Callable[..., object]] = {
     "bucketize": lambda x, i, two, ones: torch.bucketize(x, x),
     "max of nothing": lambda x, i, two, ones: x[:0].max(),
     "min of nothing": lambda x, i, two, ones: x[:0].min(),
+    "max of nothing along a dimension": lambda x, i, two, ones: x[:0].max(0),
+    "amax of nothing": lambda x, i, two, ones: x[:0].amax(),
+    "amin of nothing along a dimension": lambda x, i, two, ones: x[:0].amin([1, 0]),
+    "argmax of nothing": lambda x, i, two, ones: x[:0].argmax(),
+    "argmin of nothing along a dimension": lambda x, i, two, ones: x[:0].argmin(0),
     "weights of other classes": lambda x, i, two, ones: F.cross_entropy(
         x, i.expand(3), weight=ones[0]
     ),
@@ -48,6 +54,22 @@ CALLS: dict[str, Callable[..., object]] = {
     "difference from a mask": lambda x, i, two, ones: 3 - (x > 1),
     "difference of a mask from a tensor": lambda x, i, two, ones: x - (x > 1),
     "difference in place": lambda x, i, two, ones: x.clone().sub_(x > 1),
+    "softmax of integers": lambda x, i, two, ones: two.softmax(0),
+    "softmax of integers along the last dimension": lambda x, i, two, ones: two.softmax(-1),
+    "log softmax of integers": lambda x, i, two, ones: two.log_softmax(0),
+    "log softmax of masks along the last dimension": lambda x, i, two, ones: (x > 1).log_softmax(1),
+    "targets of 32 bits": lambda x, i, two, ones: F.nll_loss(x, i.expand(3).int()),
+    "targets of images in 32 bits": lambda x, i, two, ones: F.nll_loss(
+        x.new_zeros(1, 2, 2, 2), two[None].int()
+    ),
+    "a mask of another size": lambda x, i, two, ones: x[ones[:, 0] > 3, :][ones[0] > 3],
+    "a mask of another width": lambda x, i, two, ones: x[:, ones[0] > 0],
+    "values at a mask of another size": lambda x, i, two, ones: x.clone().index_put_(
+        (ones[0] > 0,), ones[:, 0]
+    ),
+    "a value at a mask of another size": lambda x, i, two, ones: x.clone().index_put_(
+        (ones[0] > 0,), ones[0, 0]
+    ),
     "and of floats": lambda x, i, two, ones: x & 1,
     "xor of floats": lambda x, i, two, ones: x ^ x,
 }
@@ -65,6 +87,17 @@ def test_raises_what_the_cpu_raises(name: str, mode: str) -> None:
     # Without a kernel on the host, calls of types that have none say that.
     if wanted.type is not NotImplementedError or mode == "lazy":
         assert _first_words(found.value) == _first_words(wanted.value)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_compiled_function_raises_what_the_cpu_raises(name: str) -> None:
+    with pytest.raises((RuntimeError, IndexError)) as wanted:
+        CALLS[name](X, I, TWO, ONES)
+    compiled = torch.compile(CALLS[name], backend="hpu_backend", dynamic=False)
+    with pytest.raises((RuntimeError, IndexError)) as found:
+        compiled(*[t.to("hpu") for t in (X, I, TWO, ONES)])
+    # Dynamo reports an error of a shape function as a RuntimeError of its own.
+    assert found.type in (wanted.type, TorchRuntimeError)
 
 
 def _first_words(error: BaseException) -> str:

@@ -4,6 +4,7 @@ docs/lazy.md)."""
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 from contextlib import contextmanager
 
@@ -14,7 +15,10 @@ from processes import output_of
 from torch import Tensor, nn
 
 from habana_frameworks.torch.dynamo import report
-from habana_frameworks.torch.dynamo.programs.service import service
+from habana_frameworks.torch.dynamo.programs.explanation import FrozenMiss
+from habana_frameworks.torch.dynamo.programs.service import NoProgram, service
+from habana_frameworks.torch.dynamo.settings import config
+from habana_frameworks.torch.internal.asked_errors import AskedForError
 from habana_frameworks.torch.lazy import recordings
 
 STEPS = """
@@ -178,8 +182,6 @@ def test_keys_tell_recordings_apart():
 
 @pytest.mark.parametrize("setting", ["matmul precision", "default type", "option"])
 def test_what_a_capture_reads_is_in_the_key(setting, monkeypatch):
-    from habana_frameworks.torch.dynamo.settings import config
-
     x = torch.ones(3, 3, device="hpu")
     _, before = _run(lambda: x @ x)
     if setting == "matmul precision":
@@ -255,3 +257,52 @@ def test_a_recording_that_cannot_be_described_is_captured(monkeypatch):
         assert results[0].tolist() == [-2.0] * 7
         assert record.capture_ms > 0 and record.front_end_key == ""
         assert record.reason == "captured in every process: something was registered"
+
+
+def test_frozen_mode_explains_a_miss_and_compiles_nothing():
+    x = torch.arange(3.0, device="hpu")
+    _run(lambda: x * 11.0)
+    with config.patch(frozen=True):
+        results, record = _run(lambda: x * 11.0)
+        assert (record.origin, results[0].tolist()) == ("store", [0.0, 11.0, 22.0])
+        with _new_process():
+            missed = x * 12.0
+            with pytest.raises(FrozenMiss) as error:
+                mark_step()
+            assert re.search(
+                r"\(HPU_FROZEN\) forbids .* differs in numbers: '12\.0', there '11\.0'",
+                str(error.value),
+            )
+            with pytest.raises(RuntimeError, match="has no value: .*HPU_FROZEN"):
+                missed.cpu()
+        graph = torch.hpu.HPUGraph()
+        with pytest.raises(FrozenMiss, match="HPU_FROZEN"), torch.hpu.graph(graph):
+            x * 13.0
+        wrapped = torch.hpu.wrap_in_hpu_graph(torch.nn.Linear(3, 2).to("hpu"))
+        with pytest.raises(FrozenMiss, match="HPU_FROZEN"), torch.no_grad():
+            wrapped(x)
+    assert (x + 1).tolist() == [1.0, 2.0, 3.0], "the device is usable"
+
+
+def test_a_server_that_is_required_and_missing_is_an_error(monkeypatch):
+    def connect():
+        raise NoProgram("no compile server: this test says so", lasting=False)
+
+    x = torch.arange(3.0, device="hpu")
+    with monkeypatch.context() as patch, lazy_mode():
+        patch.setattr(service, "connect", connect)
+        assert (x * 14.0).tolist() == [0.0, 14.0, 28.0], "call by call"
+        with config.patch(require_server=True):
+            y = x.exp() * 15.0
+            with pytest.raises(AskedForError, match="HPU_REQUIRE_SERVER .* this test says so"):
+                y.cpu()
+    assert (x * 16.0).tolist() == [0.0, 16.0, 32.0]
+
+
+def test_programs_of_recordings_travel_in_pytorchs_artifacts():
+    x = torch.arange(3.0, device="hpu")
+    _, record = _run(lambda: x * 21.0)
+    artifacts = torch.compiler.save_cache_artifacts()
+    assert artifacts is not None
+    _, info = artifacts
+    assert record.front_end_key in info.artifacts["hpu_program"]

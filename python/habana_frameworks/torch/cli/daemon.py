@@ -119,7 +119,7 @@ def problem_of_store(store: str, log: str, counters: dict[str, int]) -> str:
         )
     if not counters["store.persistent"]:
         return f"programs are kept in memory only; {log} says why"
-    if not counters["store.writable"]:
+    if not counters.get("store.writable", 1):  # an older daemon does not say it
         return f"{store} cannot be written, new programs are kept in memory only; {log} says why"
     if not counters["store.key_kept"]:
         return (

@@ -12,6 +12,7 @@ import torch
 
 from .. import native
 from ..dynamo.capture.aliases import alias_forms
+from ..dynamo.capture.argument_checks import check_arguments, type_name
 from ..dynamo.capture.call_recording import record_call
 from ..dynamo.capture.functional import record_functional
 from ..dynamo.capture.snippet import GraphWriter, Snippet
@@ -33,7 +34,6 @@ from ..torch_compat.fakes import (
 )
 from ..torch_compat.ops import OpOverload, OpOverloadPacket, takes_numbers
 from ..torch_compat.trees import tree_leaves, tree_map_only
-from .argument_checks import check_arguments, type_name
 
 _DEVICE = "hpu"
 # A result of an operator that is one tensor, not a list of tensors.

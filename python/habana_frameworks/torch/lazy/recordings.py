@@ -17,13 +17,16 @@ from ..dynamo.capture.functional import FunctionalRecording, record_functional
 from ..dynamo.capture.recorder import unwrap_functional
 from ..dynamo.capture.snippet import GraphWriter
 from ..dynamo.capture.wire import CaptureError, meta_of
-from ..dynamo.programs.binding import describe_program, log_record, warn_once
+from ..dynamo.programs.binding import describe_program, log_record, note_stored, warn_once
+from ..dynamo.programs.explanation import FrozenMiss, miss_text
 from ..dynamo.programs.front_end_keys import stored_program
 from ..dynamo.programs.service import FrontEndKey, Loaded, NoProgram
 from ..dynamo.records import records
 from ..dynamo.records.records import GraphRecord
 from ..dynamo.records.users_line import users_line
+from ..dynamo.settings.resolve import resolve
 from ..eager.calls import compile_graph, overload_of, tensors_among
+from ..internal.asked_errors import AskedForError
 from ..torch_compat.fakes import FakeTensorMode
 from ..torch_compat.functionalization import DisablePythonDispatcher
 from ..torch_compat.trees import tree_leaves, tree_map_only
@@ -92,6 +95,8 @@ def compile_recording(
     structure: what the captured graph depends on beside these arguments and the numbers, in bytes
     that are the same in every process (backend/torch/record/recording_structure.h).
     numbers: all numbers of the calls.
+
+    Raises FrozenMiss with option frozen, and AskedForError with option require_server.
     """
     record = GraphRecord(f"recording_{next(_counter)}", users_line())
     record.nodes = len(calls)
@@ -110,10 +115,16 @@ def compile_recording(
     except CaptureError as error:
         return _refused(record, str(error))
     except NoProgram as error:
+        settings = resolve(None)
+        if error.code == "NOT_FOUND" and settings["frozen"]:
+            raise FrozenMiss(miss_text(record, record.source, str(error))) from error
+        if settings["require_server"] and not error.lasting:
+            raise AskedForError(f"HPU_REQUIRE_SERVER is set, and {error}") from error
         return _refused(record, str(error), error.lasting)
     except Exception as error:
         return _refused(record, f"{type(error).__name__}: {error}".partition("\n")[0])
     describe_program(record, loaded, use_eager_fallback=True)
+    note_stored(record)
     _report(record)
     return Answer(loaded.program, "", True, capture.program_inputs, capture.numbers.taken)
 

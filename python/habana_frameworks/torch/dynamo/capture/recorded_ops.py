@@ -1,5 +1,5 @@
-"""The effects of an operator beside its results, and the operators that no compiled graph may
-have."""
+"""The effects of an operator beside its results, the operators that are not recorded, and those
+that no compiled graph may have."""
 
 from __future__ import annotations
 
@@ -14,7 +14,28 @@ from ...internal.registrations import overridden
 from ...torch_compat.fakes import FakeTensor
 from ...torch_compat.ops import OpOverload
 from ...torch_compat.trees import tree_leaves
+from .argument_checks import check_arguments
 from .wire import CaptureError
+
+# These are the identity on values; only autograd or tracing sees a difference.
+IDENTITY = frozenset({"aten.lift_fresh.default", "aten.lift.default"})
+# These checks have no result; they held while tracing and hold for every input that passes the
+# guards.
+HELD_CHECKS = frozenset(
+    {
+        "aten._assert_tensor_metadata.default",
+        "aten.sym_constrain_range_for_size.default",
+        "aten.sym_constrain_range.default",
+    }
+)
+# These answer about metadata, never about data: they are run, not recorded.
+ABOUT_METADATA = frozenset(
+    {
+        "aten.is_same_size.default",
+        "aten._has_compatible_shallow_copy_type.default",
+        "aten.is_pinned.default",
+    }
+)
 
 
 @functools.cache
@@ -94,7 +115,12 @@ def _overwrites_all(
 
 
 def check_op(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-    """Refuses calls that no compiled graph may contain."""
+    """Refuses calls that no compiled graph may contain, and wrong ones: they raise eagerly what the
+    CPU raises."""
+    try:
+        check_arguments(op, args, kwargs)
+    except (RuntimeError, IndexError) as error:
+        raise CaptureError(str(error)) from error
     if torch.Tag.inplace_view in op.tags:
         raise CaptureError(f"{op} changes the shape of an existing tensor")
     if op == torch.ops.aten.as_strided_scatter.default and not _overwrites_all(*args, **kwargs):

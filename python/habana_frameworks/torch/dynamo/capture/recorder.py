@@ -27,33 +27,21 @@ from ...torch_compat.transforms import is_functorch_wrapped_tensor
 from ...torch_compat.trees import tree_leaves, tree_map_only
 from .decompositions.aten_rules import ATEN_RULES
 from .decompositions.find_decomposition import find_decomposition
-from .recorded_ops import check_kernel, check_op, draws_random, drop_constants, writes_undeclared
+from .recorded_ops import (
+    ABOUT_METADATA,
+    HELD_CHECKS,
+    IDENTITY,
+    check_kernel,
+    check_op,
+    draws_random,
+    drop_constants,
+    writes_undeclared,
+)
 from .snippet import Call, Slot, Snippet
 from .whole_ops import find_handler
 from .wire import CaptureError, Meta, NeedsFunctionalization, check_plain, meta_of
 
 _log = logging.getLogger("habana_frameworks.torch.dynamo")
-
-# These are the identity on values; only autograd or tracing sees a difference.
-_IDENTITY = frozenset({"aten.lift_fresh.default", "aten.lift.default"})
-# These checks have no result; they held while tracing and hold for every input that passes the
-# guards.
-_CHECKS = frozenset(
-    {
-        "aten._assert_tensor_metadata.default",
-        "aten._functional_assert_async.msg",
-        "aten.sym_constrain_range_for_size.default",
-        "aten.sym_constrain_range.default",
-    }
-)
-# These answer about metadata, never about data: they are run, not recorded.
-_METADATA = frozenset(
-    {
-        "aten.is_same_size.default",
-        "aten._has_compatible_shallow_copy_type.default",
-        "aten.is_pinned.default",
-    }
-)
 
 _NO_RESULT: Meta = (torch.float32, (0,), (1,), 0)
 
@@ -142,6 +130,8 @@ class SnippetRecorder:
         memory: list[int | None] = []
         slots: list[int] = []
         device = ""
+        if not op._schema.returns:
+            result = ()  # a check: it is called for its effect, and the compiler must keep it
         for item in result if isinstance(result, (list, tuple)) else (result,):
             if item is None:
                 # The call's mask leaves this gradient out, so nobody reads the value.
@@ -237,7 +227,7 @@ class RecordingMode(TorchDispatchMode):
             raise CaptureError(f"higher-order operation {func}")
         name = str(func)
         check_kernel(func)
-        if self._paused or func.namespace == "prim" or name in _METADATA:
+        if self._paused or func.namespace == "prim" or name in ABOUT_METADATA:
             return func(*args, **kwargs)
         if func._schema.is_mutable:
             if not (self.allow_copy and name == "aten.copy_.default"):
@@ -247,8 +237,12 @@ class RecordingMode(TorchDispatchMode):
         if writes_undeclared(func, args, kwargs):
             raise NeedsFunctionalization(name)
         check_op(func, args, kwargs)
-        if name in _CHECKS:
+        if name in HELD_CHECKS:
             return None
+        if name == "aten._functional_assert_async.msg":
+            # Its token orders the checks; a program makes them in the order of the graph.
+            self.recorder.record(torch.ops.aten._assert_async.msg, args[:2], {}, None)
+            return args[2]
         if name == "aten.native_dropout.default" and not draws_random(func, args, kwargs):
             # Fake tensors give the argument itself, where the op gives a copy of it.
             with self:
@@ -265,7 +259,7 @@ class RecordingMode(TorchDispatchMode):
             drop_constants(result)
         if name == "aten._local_scalar_dense.default" and type(result) in (int, float, bool):
             return result  # the value of a constant, which PyTorch's fake tensors know
-        if name in _IDENTITY or (name == "aten.detach.default" and self.recorder.is_fresh(args[0])):
+        if name in IDENTITY or (name == "aten.detach.default" and self.recorder.is_fresh(args[0])):
             self.recorder.rename(result, args[0])
         else:
             self.recorder.record(func, args, kwargs, result)

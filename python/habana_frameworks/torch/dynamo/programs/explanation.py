@@ -7,6 +7,7 @@ import contextlib
 import re
 from dataclasses import dataclass
 
+from ...internal.asked_errors import AskedForError
 from ..records.records import Difference, GraphRecord, nearest, report
 from .service import NoProgram, service
 
@@ -37,7 +38,7 @@ class Explanation:
         return "\n".join(lines)
 
 
-class FrozenMiss(RuntimeError):
+class FrozenMiss(AskedForError):
     """Option frozen is on and a graph has no stored program; the text explains the miss."""
 
 
@@ -48,13 +49,15 @@ def miss_text(record: GraphRecord, source: str, answer: str) -> str:
     looked_for = f"front-end key {key}" if key else f"no front-end key ({record.reason})"
     explanation = explain(record) if key else None
     if explanation is not None and explanation.nearest_key:
+        # The digest of a graph mostly summarises what other factors say.
+        told = [
+            f"{d.factor}: {d.ours!r}, there {d.theirs!r}"
+            for d in explanation.differences
+            if not _DIGEST.fullmatch(d.ours)
+        ]
+        told = told or [f"the {d.factor}" for d in explanation.differences]
         nearest_one = (
-            f"the nearest key is {explanation.nearest_key[:16]} and differs in "
-            + "; ".join(
-                f"{d.factor}: {d.ours!r}, there {d.theirs!r}"
-                for d in explanation.differences
-                if not _DIGEST.fullmatch(d.ours)  # a digest only summarises what other factors say
-            )
+            f"the nearest key is {explanation.nearest_key[:16]} and differs in {'; '.join(told)}"
         )
     else:
         nearest_one = "no other key is stored"

@@ -10,6 +10,7 @@ from torch import nn
 
 from ... import native
 from ...internal import notices
+from ...internal.asked_errors import AskedForError
 from .calls import CapturedCall, OtherTensors
 from .module_state import ModuleState, Replaced
 from .values import NotCapturable, read
@@ -21,8 +22,8 @@ class GraphCache:
     """Calls a function, and captures and replays its calls where that is possible.
 
     A call is replayed that is given tensors of the same sizes, strides and types, and else the same
-    values, in the same modes (training, gradients, autocast) as a captured one. Where a call cannot
-    be captured, the function runs as without graphs, and one warning says why.
+    values, in the same modes (training, gradients, autocast, default type) as a captured one. Where
+    a call cannot be captured, the function runs as without graphs, and one warning says why.
 
     module: what the function is the forward of. max_graphs: the most captures; further calls run as
     without graphs. admit: says of a call without a capture, by its key, whether it may have one.
@@ -94,7 +95,7 @@ class GraphCache:
             if self._module is not None and not any(gradients):
                 gradients = None
         autocast = torch.get_autocast_dtype("hpu") if torch.is_autocast_enabled("hpu") else None
-        return gradients, autocast, self._state.modes()
+        return gradients, autocast, torch.get_default_dtype(), self._state.modes()
 
     def _find(
         self, key: _Key, tensors: list[torch.Tensor], args: Any, kwargs: Any
@@ -116,6 +117,8 @@ class GraphCache:
                 call.capture_backward()
             else:
                 call.check_backward()
+        except AskedForError:
+            raise
         except Exception as reason:
             if isinstance(reason, Replaced) and key not in self._tried:
                 self._tried.add(key)  # a module may make a tensor at its first call only

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..torch_compat.ops import OpOverload
+from ...torch_compat.ops import OpOverload
 
 Arguments = dict[str, Any]
 
@@ -46,7 +46,23 @@ def _index_add(given: Arguments) -> None:
         )
 
 
+def _masks(given: Arguments) -> None:
+    x, first = given["self"], 0
+    for index in given["indices"]:
+        if index is None or index.dtype not in (torch.bool, torch.uint8):
+            first += 1
+            continue
+        for dim, size in enumerate(index.shape):
+            if first + dim < x.dim() and size != x.shape[first + dim]:
+                raise IndexError(
+                    f"The shape of the mask {list(index.shape)} at index {dim} does not match the "
+                    f"shape of the indexed tensor {list(x.shape)} at index {first + dim}"
+                )
+        first += index.dim()
+
+
 def _index_put(given: Arguments) -> None:
+    _masks(given)
     x, values = given["self"], given["values"]
     indices = [i for i in given["indices"] if i is not None]
     if any(index.dtype in (torch.bool, torch.uint8) for index in indices):
@@ -76,13 +92,23 @@ def _index_select(given: Arguments) -> None:
         raise IndexError("index_select(): Index is supposed to be a vector")
 
 
-def _extreme(name: str) -> Callable[[Arguments], None]:
+def _extreme(name: str, error: type[Exception] = RuntimeError) -> Callable[[Arguments], None]:
+    """error: that of a call without dimensions."""
+
     def check(given: Arguments) -> None:
-        if given["self"].numel() == 0 and len(given) == 1:
-            raise RuntimeError(
+        x, dims = given["self"], given.get("dim")
+        if "other" in given or x.numel() > 0:
+            return
+        if dims is None or dims == []:
+            raise error(
                 f"{name}(): Expected reduction dim to be specified for input.numel() == 0. "
                 "Specify the reduction dim with the 'dim' argument."
             )
+        for dim in dims if isinstance(dims, (list, tuple)) else [dims]:
+            if -x.dim() <= dim < x.dim() and x.shape[dim] == 0:
+                raise IndexError(
+                    f"{name}(): Expected reduction dim {dim % x.dim()} to have non-zero size."
+                )
 
     return check
 
@@ -149,6 +175,23 @@ def _grid_sampler(given: Arguments) -> None:
             )
 
 
+def _softmax(name: str) -> Callable[[Arguments], None]:
+    def check(given: Arguments) -> None:
+        x = given["self"]
+        if not x.dtype.is_floating_point and not x.dtype.is_complex:
+            last = given["dim"] in (-1, x.dim() - 1)
+            kernel = f"{name}_lastdim_kernel_impl" if last else f"{name}_kernel_impl"
+            raise NotImplementedError(f"\"{kernel}\" not implemented for '{type_name(x.dtype)}'")
+
+    return check
+
+
+def _targets(given: Arguments) -> None:
+    dtype = given["target"].dtype
+    if dtype not in (torch.int64, torch.uint8):
+        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {type_name(dtype)}")
+
+
 def type_name(dtype: torch.dtype) -> str:
     """The name of a type in PyTorch's messages: "Float"."""
     return torch.empty(0, dtype=dtype).type().removeprefix("torch.").removesuffix("Tensor")
@@ -156,12 +199,19 @@ def type_name(dtype: torch.dtype) -> str:
 
 _CHECKS: dict[str, Callable[[Arguments], None]] = {
     "aten::_index_put_impl": _index_put,
+    "aten::_log_softmax": _softmax("log_softmax"),
+    "aten::_softmax": _softmax("softmax"),
+    "aten::amax": _extreme("amax"),
+    "aten::amin": _extreme("amin"),
+    "aten::argmax": _extreme("argmax", IndexError),
+    "aten::argmin": _extreme("argmin", IndexError),
     "aten::bitwise_and": _bitwise("bitwise_and"),
     "aten::bitwise_or": _bitwise("bitwise_or"),
     "aten::bitwise_xor": _bitwise("bitwise_xor"),
     "aten::bucketize": _bucketize,
     "aten::grid_sampler_2d": _grid_sampler,
     "aten::grid_sampler_3d": _grid_sampler,
+    "aten::index": _masks,
     "aten::index_add": _index_add,
     "aten::index_fill": _index_fill,
     "aten::index_put": _index_put,
@@ -169,6 +219,8 @@ _CHECKS: dict[str, Callable[[Arguments], None]] = {
     "aten::masked_scatter": _masked_scatter,
     "aten::max": _extreme("max"),
     "aten::min": _extreme("min"),
+    "aten::nll_loss2d_forward": _targets,
+    "aten::nll_loss_forward": _targets,
     "aten::rsub": _subtraction,
     "aten::sub": _subtraction,
 }
