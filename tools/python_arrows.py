@@ -78,6 +78,7 @@ ARROWS: dict[str, set[str]] = {
         "dynamo/keys",
         "dynamo/records",
         "dynamo/settings",
+        "internal",
         NATIVE,
     },
     "dynamo/partitioned": {
@@ -114,8 +115,11 @@ ARROWS: dict[str, set[str]] = {
     "lazy": {
         "dynamo/capture",
         "dynamo/capture/decompositions",
+        "dynamo/fingerprints",
+        "dynamo/keys",
         "dynamo/programs",
         "dynamo/records",
+        "dynamo/settings",
         "eager",
         "hpu",
         "internal",

@@ -134,7 +134,7 @@ absl::StatusOr<OpenedStore> OpenStore(const StoreConfig& config) {
                             std::make_unique<VerifyingRecipeStore>(std::move(disk), trusted.get()));
   }
   OpenedStore opened{std::move(key), std::move(trusted), std::move(store),
-                     persistent, writable, key_kept};
+                     persistent,     writable,           key_kept};
   RETURN_IF_ERROR(AddSharedTier(config, opened));
   // The metrics layer lies over every store.
   opened.store = std::make_unique<MetricsRecipeStore>(std::move(opened.store), "store");

@@ -46,7 +46,7 @@ struct OpenedStore {
   std::unique_ptr<RecipeStore> store;
   bool persistent = false;  // programs are read from a folder
   bool writable = false;    // and new ones are kept there
-  bool key_kept = false;  // the signing key is that of the folder, not of this process only
+  bool key_kept = false;    // the signing key is that of the folder, not of this process only
   // The fields below are null if servers share no engine. Only Redis keeps leases. `behind` holds
   // the writes to the engine, and is destroyed before the store.
   std::unique_ptr<LeaseKeeper> leases;

@@ -1,8 +1,8 @@
 // The properties that a captured graph of one ATen call depends on, as 64-bit words: element types,
 // sizes and strides of tensors, which of them are one tensor or share memory, the bits of numbers,
 // whether PyTorch asks for deterministic algorithms, and its default type. Equal words mean equal
-// programs, so they are compared word by word, and a hash is only for finding them. Addresses are no
-// part of it.
+// programs, so they are compared word by word, and a hash is only for finding them. Addresses are
+// no part of it.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -111,7 +111,7 @@ class Recorder final : public PendingWork, public runtime::RecordedWork {
   void CallByCall(Recording& recording, const std::string& why);
   [[noreturn]] void Refuse(OpenCapture& capture, const std::string& what);
 
-  mutable std::mutex mutex_;
+  mutable std::recursive_mutex mutex_;
   std::map<uint32_t, StreamState> streams_;
   std::atomic<int> open_captures_{0};  // read without the mutex where nothing is captured
   SignatureMap<ProgramsOfRecording> programs_;

@@ -9,6 +9,7 @@ import pytest
 import torch
 from both_modes import close, matrix
 from lazy_case import Counts, lazy_mode, mark_step
+from processes import output_of
 
 from habana_frameworks.torch.lazy import recordings
 
@@ -138,3 +139,28 @@ def test_without_a_compile_server_it_is_not_asked_at_every_step(monkeypatch):
     for _ in range(4):
         close(matrix(3).to("hpu") * 1.0625 + 2, matrix(3) * 1.0625 + 2)
     assert len(asked) == 1
+
+
+def test_a_capture_that_is_collected_while_a_program_is_made():
+    """Garbage collection may finalize it in the thread that holds the recorder's lock."""
+    code = """
+import torch, habana_frameworks.torch as ht
+from habana_frameworks.torch.lazy import recordings
+
+given_up = [torch.hpu.HPUGraph()]
+with torch.hpu.stream(torch.hpu.Stream()):
+    given_up[0].capture_begin()
+    torch.ones(3, device="hpu") + 1
+compile_recording = recordings.compile_recording
+
+def collect_and_compile(*recording):
+    given_up.clear()
+    return compile_recording(*recording)
+
+recordings.compile_recording = collect_and_compile
+y = torch.ones(3, device="hpu") * 2
+ht.core.mark_step()
+print(y.tolist(), given_up)
+"""
+    done = output_of(code, PT_HPU_LAZY_MODE="1", timeout=120)
+    assert done.stdout == "[2.0, 2.0, 2.0] []\n"

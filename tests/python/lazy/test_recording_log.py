@@ -8,7 +8,9 @@ import pytest
 import torch
 from lazy_case import lazy_mode, mark_step
 
-from habana_frameworks.torch import native
+from habana_frameworks.torch import hpu, native
+from habana_frameworks.torch.report.collect import collect
+from habana_frameworks.torch.report.recording import record
 
 _torch = native.torch_module()
 _DEBUG, _TRACE = "8", "4"
@@ -114,3 +116,16 @@ def test_off_by_default(lines, monkeypatch) -> None:
     with lazy_mode():
         x.exp().cpu()
     assert lines() == []
+
+
+def test_the_report_has_the_first_run_of_a_recording():
+    x = torch.ones(300, 300, device="hpu")
+    with lazy_mode(), record() as recording:
+        for _ in range(3):
+            y = (x @ x).tanh() * 2.25
+            mark_step()
+        hpu.synchronize()
+    assert y[0, 0].item() == 2.25
+    (graph,) = collect("a recording", recording).graphs
+    assert {stage.name: stage.ms for stage in graph.stages}["first run"] > 0
+    assert re.search(r"lazy_case\.py:\d+", graph.source), "the line that needed it"

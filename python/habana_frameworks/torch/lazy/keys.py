@@ -31,9 +31,12 @@ def recording_key(
     in_place: bool,
     record: GraphRecord,
 ) -> FrontEndKey | None:
-    """structure: the calls without floating-point numbers. varying: the numbers that are an input
-    of the program; it is the same for all values of these. None where a call is of an operator
-    whose kernels cannot be described."""
+    """The key, or None where a call is of an operator whose kernels cannot be described.
+
+    structure: the calls without floating-point numbers.
+    varying: the places of the numbers that are an input of the program; their values are not in the
+    key.
+    """
 
     def factors() -> Factors:
         fixed = list(numbers)

@@ -1,4 +1,4 @@
-"""The classes of operators."""
+"""The classes of operators, and operators whose names are private."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import torch.library
 from torch._ops import HigherOrderOperator as HigherOrderOperator
 from torch._ops import OpOverload as OpOverload
 from torch._ops import OpOverloadPacket as OpOverloadPacket
+
+assert_async: OpOverload = torch.ops.aten._assert_async.msg
 
 
 def takes_numbers(op: OpOverload) -> bool:

@@ -22,7 +22,7 @@ from ...torch_compat.functionalization import (
     to_functional_tensor,
 )
 from ...torch_compat.modes import TorchDispatchMode, disable_current_modes
-from ...torch_compat.ops import OpOverload
+from ...torch_compat.ops import OpOverload, assert_async
 from ...torch_compat.transforms import is_functorch_wrapped_tensor
 from ...torch_compat.trees import tree_leaves, tree_map_only
 from .decompositions.aten_rules import ATEN_RULES
@@ -241,7 +241,7 @@ class RecordingMode(TorchDispatchMode):
             return None
         if name == "aten._functional_assert_async.msg":
             # Its token orders the checks; a program makes them in the order of the graph.
-            self.recorder.record(torch.ops.aten._assert_async.msg, args[:2], {}, None)
+            self.recorder.record(assert_async, args[:2], {}, None)
             return args[2]
         if name == "aten.native_dropout.default" and not draws_random(func, args, kwargs):
             # Fake tensors give the argument itself, where the op gives a copy of it.
