@@ -84,12 +84,6 @@ class GraphBuilder:
     def serialize(self) -> bytes: ...
     def text(self) -> str:
         """Returns a readable listing."""
-
-    def takes(
-        self, inputs: Sequence[tuple[torch.dtype, Sequence[int], Sequence[int], bool]], outputs: int
-    ) -> bool:
-        """Returns whether a call takes tensors of these forms (dtype, sizes, strides, whether it is
-        on the CPU) and has this number of outputs."""
     @property
     def call_count(self) -> int: ...
 
@@ -415,6 +409,12 @@ class Program:
     def mutates_inputs(self) -> bool: ...
     def text(self) -> str:
         """Returns a readable listing."""
+
+    def takes(
+        self, inputs: Sequence[tuple[torch.dtype, Sequence[int], Sequence[int], bool]], outputs: int
+    ) -> bool:
+        """Returns whether a call takes tensors of these forms (dtype, sizes, strides, whether it is
+        on the CPU) and has this number of outputs."""
 
 def launch_counters() -> dict[str, int]:
     """Returns the counts since the module was loaded: programs, launches, eager_ops,

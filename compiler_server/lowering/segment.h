@@ -98,7 +98,7 @@ class SegmentPlan {
   std::vector<uint32_t> parts_;                 // by position in the graph's order
   std::vector<bool> pinned_;  // views and sources that get a stage anyway, by value id
   std::vector<Stage> stage_;  // by value id
-  // Of the nodes without results, which are checks.
+  // The stages of nodes without results; these are checks.
   std::unordered_map<const ir::Node*, Stage> effect_stage_;
   std::vector<bool> step_storage_;    // by storage number
   std::vector<Stage> storage_stage_;  // unknown = nothing to write

@@ -87,8 +87,8 @@ class CpuCall {
   }
 
   // Returns the type that CPU kernels have and that holds every value of `type`, except for the
-  // largest i64. Of integers, most operators that lack them would give results that are none (a
-  // softmax), so only those are widened whose results count.
+  // largest i64. Integers are widened for histc alone, whose results are counts. Most other
+  // operators without integers give fractions (softmax), which integers cannot hold.
   at::ScalarType WideType(at::ScalarType type) const {
     if (at::isReducedFloatingType(type)) return at::kFloat;
     const bool counts = op_.schema().name() == "aten::histc";

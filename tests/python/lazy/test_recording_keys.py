@@ -84,8 +84,8 @@ def _since(before: set[str]) -> list[GraphRecord]:
 
 
 def _run(function: Callable[[], Tensor | tuple[Tensor, ...]]):
-    """What the function computes in lazy mode, and the record of its recording. It is called with
-    nothing recorded before."""
+    """Returns what the function computes in lazy mode, and the record of its recording. The
+    function is called with nothing recorded before."""
     with _new_process():
         before = _names()
         counts = Counts()
