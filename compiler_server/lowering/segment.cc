@@ -17,6 +17,12 @@ using ir::OpKind;
 using ir::Value;
 using ir::ValueKind;
 
+int64_t OperandBytes(const Node& node) {
+  int64_t bytes = 0;
+  for (const Value* operand : node.operands) bytes += operand->type.bytes();
+  return bytes;
+}
+
 // Returns the value whose row-major memory contains the operand with these strides.
 Value* CopyUnder(Value* operand, const Dims& strides) {
   const bool permuted = operand->kind == ValueKind::kResult &&
@@ -139,11 +145,25 @@ absl::Status SegmentPlan::CheckNodes() const {
   return absl::OkStatus();
 }
 
+// Returns the earliest stage for a node of the kind that runs after `after`. The part of a recipe
+// node is left to the caller.
+SegmentPlan::Stage SegmentPlan::StageAfter(const Stage& after, NodeKind kind,
+                                           int first_level) const {
+  if (kind == NodeKind::kRecipe) return {std::max(after.level, 0), true};
+  if (kind == NodeKind::kCollective) {
+    if (after.recipe) return {after.level, true, after.part, true};
+    return {std::max(after.level, 0), false};
+  }
+  return {std::max(after.level + (after.recipe ? 1 : 0), first_level), false};
+}
+
 // Steps of other kinds start at `first_level`: 0 is before the first recipe, and 1 is after it.
-// Returns the number of levels that have a recipe.
+// Collectives start at once, and `first_level` is then that of their waits. Returns the number of
+// levels that have a recipe.
 int SegmentPlan::AssignStages(int first_level) {
   std::fill(stage_.begin(), stage_.end(), Stage());
   Stage last_draw, last_collective;
+  std::map<int, uint32_t> cuts;  // by level: how many parts have ended for a collective
   for (size_t i = 0; i < graph_->nodes().size(); ++i) {
     const Node* node = graph_->nodes()[i];
     // Calls that draw random numbers must draw them in the order of the graph, and all ranks must
@@ -157,10 +177,12 @@ int SegmentPlan::AssignStages(int first_level) {
     }
     Stage stage = after;
     if (!IsFree(*node)) {
-      stage.recipe = KindOf(*node) == NodeKind::kRecipe;
-      const bool next = after.recipe && !stage.recipe;
-      stage.level = std::max(after.level + (next ? 1 : 0), stage.recipe ? 0 : first_level);
-      stage.part = stage.recipe ? parts_[i] : 0;
+      const NodeKind kind = KindOf(*node);
+      stage = StageAfter(after, kind, first_level);
+      const auto part_at = [&] { return parts_[i] + cuts[stage.level]; };
+      if (kind == NodeKind::kRecipe) stage.part = part_at();
+      const bool is_large = stage.follows && OperandBytes(*node) >= least_part_bytes_;
+      if (is_large && stage.part == part_at()) ++cuts[stage.level];
     }
     for (const Value* result : node->results) stage_[result->id] = stage;
     if (node->results.empty()) effect_stage_[node] = stage;
@@ -170,7 +192,7 @@ int SegmentPlan::AssignStages(int first_level) {
   PlaceWrites();
   std::vector<bool> used;
   const auto mark = [&](const Stage& stage) {
-    if (!stage.known() || !stage.recipe) return;
+    if (!stage.known() || !stage.recipe || stage.follows) return;
     used.resize(std::max(used.size(), static_cast<size_t>(stage.level) + 1));
     used[static_cast<size_t>(stage.level)] = true;
   };
@@ -185,6 +207,7 @@ int SegmentPlan::AssignStages(int first_level) {
 // Writes are done by recipes, each by the earliest that has the value.
 void SegmentPlan::PlaceWrites() {
   const auto recipe_after = [](const Stage& stage) {
+    if (stage.follows) return Stage{stage.level + 1, true};
     return Stage{std::max(stage.level, 0), true, stage.recipe ? stage.part : 0};
   };
   storage_stage_.assign(graph_->storages().size(), Stage());
@@ -227,7 +250,7 @@ void SegmentPlan::Collect() {
   std::map<Stage, Segment> by_stage;
   const auto at = [&](const Stage& stage) -> Segment& {
     Segment& segment = by_stage[stage];
-    segment.recipe = stage.recipe;
+    segment.recipe = stage.recipe && !stage.follows;
     return segment;
   };
   for (Node* node : graph_->nodes()) {
@@ -255,7 +278,7 @@ void SegmentPlan::Collect() {
 }
 
 absl::StatusOr<SegmentPlan> SegmentPlan::Create(const ir::Graph& graph, int64_t least_part_bytes) {
-  SegmentPlan plan(graph);
+  SegmentPlan plan(graph, least_part_bytes);
   plan.pinned_.assign(graph.value_count(), false);
   plan.stage_.resize(graph.value_count());
   plan.aten_kinds_.assign(graph.value_count(), NodeKind::kEager);

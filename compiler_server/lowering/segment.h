@@ -7,6 +7,10 @@
 // The other nodes run in the order of the graph. In a function with donated inputs the nodes of a
 // stage are cut further, into parts (parts.h), each of which is a recipe.
 //
+// A collective starts as soon as it has its operands. A stage that makes the operands of a large
+// one is therefore cut where the collective stands in the graph, and its further nodes are a recipe
+// that runs beside the collective.
+//
 // Views and sources (permute, full ...) are *free*: they belong to no stage and are repeated in
 // every step that reads them, so that only values with memory of their own cross between steps.
 #pragma once
@@ -47,8 +51,8 @@ struct Segment {
 
 class SegmentPlan {
  public:
-  // `least_part_bytes` is that of PlanParts. Returns UNIMPLEMENTED for a node that neither a recipe
-  // can hold nor ATen can run.
+  // `least_part_bytes` is that of PlanParts, and a collective with at least so many bytes is large.
+  // Returns UNIMPLEMENTED for a node that neither a recipe can hold nor ATen can run.
   static absl::StatusOr<SegmentPlan> Create(const ir::Graph& graph, int64_t least_part_bytes);
 
   NodeKind KindOf(const ir::Node& node) const;
@@ -76,12 +80,14 @@ class SegmentPlan {
   struct Stage {
     int level = -1;  // levels of recipes before it; -1: exists before the first step
     bool recipe = false;
-    uint32_t part = 0;  // for the recipe nodes of a level
+    uint32_t part = 0;     // for the recipe nodes of a level
+    bool follows = false;  // a collective that starts when the recipe of the part has been queued
     bool known() const { return level >= 0; }
     auto operator<=>(const Stage&) const = default;
   };
 
-  explicit SegmentPlan(const ir::Graph& graph) : graph_(&graph) {}
+  SegmentPlan(const ir::Graph& graph, int64_t least_part_bytes)
+      : graph_(&graph), least_part_bytes_(least_part_bytes) {}
   void FindCollectives();
   Stage StageOf(const ir::Node& node) const;
   void FindUpdatedInputs();
@@ -89,10 +95,12 @@ class SegmentPlan {
   void PinEagerOperands();
   absl::Status CheckNodes() const;
   int AssignStages(int first_level);
+  Stage StageAfter(const Stage& after, NodeKind kind, int first_level) const;
   void PlaceWrites();
   void Collect();
 
   const ir::Graph* graph_;
+  int64_t least_part_bytes_;
   std::vector<NodeKind> aten_kinds_;            // of nodes with a call, by id of the first result
   std::map<uint32_t, uint32_t> updated_input_;  // value id -> input written in place
   std::vector<uint32_t> parts_;                 // by position in the graph's order

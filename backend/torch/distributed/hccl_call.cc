@@ -75,7 +75,9 @@ hcclRedOp_t ReductionOf(const ReduceOp& reduction, at::ScalarType type) {
   const bool is_bool = type == at::kBool;
   switch (reduction.op_) {
     case ReduceOp::PREMUL_SUM:
-      TORCH_CHECK_TYPE(!is_bool, "hccl cannot multiply booleans by a factor");
+      TORCH_CHECK_TYPE(at::isFloatingType(type) || at::isComplexType(type),
+                       "hccl cannot multiply tensors of ", type,
+                       " by the factor of PREMUL_SUM; it takes floating-point tensors");
       return hcclSum;
     case ReduceOp::SUM:
       return is_bool ? hcclMax : hcclSum;

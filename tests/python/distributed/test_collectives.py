@@ -210,6 +210,10 @@ equal(x, torch.full((3,), 2.0))
         ("dist.all_reduce(torch.ones(3, device='hpu'), dist.ReduceOp.BAND)", "no such reduction"),
         ("dist.all_reduce(torch.ones(3, device='hpu').short())", "cannot reduce tensors of Short"),
         (
+            "dist.all_reduce(torch.ones(3, device='hpu').int(), dist._make_nccl_premul_sum(2.0))",
+            "cannot multiply tensors of Int by the factor of PREMUL_SUM",
+        ),
+        (
             "backend.broadcast([torch.ones(3, device='hpu')], BroadcastOptions())",
             "the root 5 is none of 1 ranks",
         ),

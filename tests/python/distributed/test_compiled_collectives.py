@@ -79,6 +79,11 @@ CALLS = {
         "(sum(all_x) + size) @ torch.cat(all_x).sin().T",
         2,
     ),
+    "beside a recipe": (
+        "beside_a_recipe(x)",
+        "sum(each.repeat(2048, 8).sin() for each in all_x) - all_x[rank].repeat(2048, 8).cos()",
+        3,
+    ),
 }
 
 
@@ -100,6 +105,11 @@ def in_place(x):
     y = x.exp()
     dist.all_reduce(y)
     return y * 2
+
+def beside_a_recipe(x):
+    whole = x.repeat(2048, 8)  # a reduction of 1 MiB or more ends the recipe before it
+    reduced = functional.all_reduce(whole.sin(), "sum", dist.group.WORLD)
+    return reduced - whole.cos()
 {checks}""",
     )
 
