@@ -1,7 +1,6 @@
 #include "compiler_server/passes/memory.h"
 
 #include <unordered_map>
-#include <unordered_set>
 
 #include "compiler_server/ir/rewrite.h"
 #include "compiler_server/ir/views.h"
@@ -62,12 +61,6 @@ class Explicit {
       return ir::Visit::kKeep;
     }));
     for (ir::Storage& storage : graph_.storages()) MakeRowMajor(storage);
-    for (const ir::Mutation& mutation : graph_.mutations()) {
-      const TensorType& type = mutation.view.type;
-      if (!type.contiguous() && !ir::IsDense(type)) {
-        whole_.insert(graph_.inputs()[mutation.input].value);
-      }
-    }
     for (ir::Mutation& mutation : graph_.mutations()) MakeDense(mutation);
     return rewriter_.builder().status();
   }
@@ -91,34 +84,15 @@ class Explicit {
   void MakeDense(ir::Mutation& mutation) {
     mutation.value = Read(mutation.value);
     TensorType& type = mutation.view.type;
-    Value* input = graph_.inputs()[mutation.input].value;
     Dims perm;
-    if (whole_.count(input) > 0) {
-      WriteWhole(input, mutation);
-    } else if (!type.contiguous() && ir::IsDense(type, &perm)) {
-      mutation.value = rewriter_.builder().Permute(mutation.value, perm);
-    }
+    if (type.contiguous() || !ir::IsDense(type, &perm)) return;
+    mutation.value = rewriter_.builder().Permute(mutation.value, perm);
     type = ir::Contiguous(mutation.value->type);
-  }
-
-  // The gaps keep their content, so all of the input's memory is written back.
-  void WriteWhole(Value* input, ir::Mutation& mutation) {
-    Builder& b = rewriter_.builder();
-    Value*& memory = memory_.try_emplace(input, nullptr).first->second;
-    if (memory == nullptr) memory = AsStrided(b, input, {ir::SpanElements(input->type)}, {1});
-    memory = b.Emit(OpKind::kAsStridedScatter, {memory, mutation.value},
-                    {{AttrKey::kStrides, mutation.view.type.strides},
-                     {AttrKey::kOffset, mutation.view.offset}});
-    mutation.value = memory;
-    mutation.view.offset = 0;
   }
 
   ir::Graph& graph_;
   ir::Rewriter rewriter_;
   std::unordered_map<Value*, Value*> row_major_;  // only looked up, never iterated
-  std::unordered_set<Value*> whole_;              // inputs with a mutation that leaves gaps
-  // the memory of those inputs with the mutations so far.
-  std::unordered_map<Value*, Value*> memory_;
 };
 
 }  // namespace

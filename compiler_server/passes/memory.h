@@ -3,9 +3,8 @@
 //   graph(%x: f32[2,3,4,4]{48,1,12,3})            %0 = as_strided %x : f32[2,4,4,3]
 //     %0 = relu %x                          ==>   %1 = permute %0 {perm = [0,3,1,2]} ; %2 = relu %1
 // The same happens to the results of ATen calls. Storages become row-major: a permute before them
-// gives their memory order, and the views of the outputs stay the same. Mutations that are not a
-// dense region become a write of the whole memory by as_strided_scatter. ATen calls still read the
-// strided value.
+// gives their memory order, and the views of the outputs stay the same. A mutation with gaps writes
+// a row-major value to a strided region. ATen calls still read the strided value.
 #pragma once
 
 #include "compiler_server/passes/pass.h"

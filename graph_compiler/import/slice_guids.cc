@@ -99,12 +99,14 @@ absl::Status ImportSlice(Importer& im) {
   return absl::OkStatus();
 }
 
-// The output is a copy of `base` (or zeros) in which `window(output)` is overwritten by `inserted`.
+// The output is a copy of `base`, the first input (or zeros), in which `window(output)` is
+// overwritten by `inserted`. Nothing is copied if the output lies where `base` does: the elements
+// beside the window are then neither read nor written.
 void ImportOverlay(Importer& im, const View* base, const View& inserted,
                    const std::function<View(const View&)>& window) {
   const View out = im.OutputValue(0);
   if (base != nullptr) {
-    im.MapTo(out, {*base}, FirstArg);
+    if (!im.TakeInPlace(0, out)) im.MapTo(out, {*base}, FirstArg);
   } else {
     im.MapTo(out, {},
              [&](BodyBuilder& body, const Args&) { return body.Const(ComputeType(out.type), 0); });

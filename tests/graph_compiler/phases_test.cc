@@ -166,6 +166,26 @@ TEST_F(ControlEdgeTest, ProductsSeeWeightsWrittenBefore) {
   ExpectNear(run.Get<float>(out), wanted, 1e-5);
 }
 
+// The elements between those of an insertion may belong to another tensor, so they are not written,
+// not even with what they hold.
+TEST_F(ControlEdgeTest, InsertionsInPlaceTouchOnlyTheirElements) {
+  const uint32_t x = b_.Persistent({7}), fresh = b_.Persistent({3});
+  synStridedOpParams params{};
+  params.baseOffset = 1;
+  params.strides[0] = 2;
+  b_.Node("strided_insert", {x, fresh}, {Alias(x, {7})}, params);
+  const uint32_t y = b_.Persistent({7});
+  b_.Node("strided_insert", {y, fresh}, {b_.Persistent({7})}, params);
+  GraphRun run(b_.graph);
+  run.Set(x, std::vector<float>{0, 1, 2, 3, 4, 5, 6});
+  run.Set(y, std::vector<float>{0, 1, 2, 3, 4, 5, 6});
+  run.Set(fresh, std::vector<float>{10, 20, 30});
+  ASSERT_TRUE(run.Run(GraphIsaLevels().front()).ok());
+  EXPECT_EQ(run.Get<float>(x), (std::vector<float>{0, 10, 2, 20, 4, 30, 6}));
+  // One kernel for the first insertion; the second also copies, to memory of its own.
+  EXPECT_EQ(run.recipe.kernels.size(), 3U);
+}
+
 // Moments and a weight are each read and then written after everything else: this is one kernel in
 // place.
 TEST_F(ControlEdgeTest, CopiesBehindAllElseAreDoneInPlace) {
