@@ -33,31 +33,29 @@ Tensors Flatten(const std::vector<Tensors>& lists) {
   return all;
 }
 
-void Send(const SynapseFunctions& api, const at::Tensor& tensor, int peer, hcclComm_t comm,
-          synStreamHandle stream) {
+void Send(const HcclQueue& to, const at::Tensor& tensor, int peer) {
   const HcclElements elements = ElementsToMove(tensor);
-  CheckHccl(api.hcclSend(Data(tensor), elements.count, elements.type, peer, comm, stream),
+  CheckHccl(to.api.hcclSend(Data(tensor), elements.count, elements.type, peer, to.comm, to.stream),
             "hcclSend");
 }
 
-void Receive(const SynapseFunctions& api, const at::Tensor& tensor, int peer, hcclComm_t comm,
-             synStreamHandle stream) {
+void Receive(const HcclQueue& to, const at::Tensor& tensor, int peer) {
   const HcclElements elements = ElementsToMove(tensor);
-  CheckHccl(api.hcclRecv(Data(tensor), elements.count, elements.type, peer, comm, stream),
+  CheckHccl(to.api.hcclRecv(Data(tensor), elements.count, elements.type, peer, to.comm, to.stream),
             "hcclRecv");
 }
 
 // Runs `body`, whose sends and receives are issued together.
 template <typename Body>
-void Together(const SynapseFunctions& api, const char* name, const Body& body) {
-  CheckHccl(api.hcclGroupStart(), "hcclGroupStart");
+void Together(const HcclQueue& to, const char* name, const Body& body) {
+  CheckHccl(to.api.hcclGroupStart(), "hcclGroupStart");
   try {
     body();
   } catch (...) {
-    api.hcclGroupEnd();
+    to.api.hcclGroupEnd();
     throw;
   }
-  CheckHccl(api.hcclGroupEnd(), name);
+  CheckHccl(to.api.hcclGroupEnd(), name);
 }
 
 }  // namespace
@@ -77,11 +75,11 @@ WorkPointer HcclBackend::broadcast(Tensors& tensors, const c10d::BroadcastOption
   CheckRank(options.rootRank, "root");
   const HcclElements elements = ElementsToMove(tensors[0]);
   return Run({OpType::BROADCAST, "broadcast", {}, tensors, options.timeout, options.asyncOp},
-             [&](const SynapseFunctions& api, hcclComm_t comm, synStreamHandle stream) {
-               CheckHccl(api.hcclBroadcast(Data(tensors[0]), Data(tensors[0]), elements.count,
-                                           elements.type, static_cast<int>(options.rootRank), comm,
-                                           stream),
-                         "broadcast");
+             [&](const HcclQueue& to, const Tensors& /*in*/, const Tensors& out) {
+               CheckHccl(
+                   to.api.hcclBroadcast(Data(out[0]), Data(out[0]), elements.count, elements.type,
+                                        static_cast<int>(options.rootRank), to.comm, to.stream),
+                   "broadcast");
              });
 }
 
@@ -102,11 +100,12 @@ WorkPointer HcclBackend::allreduce_coalesced(Tensors& tensors,
   }
   const Tensors given = Premultiplied(tensors, options.reduceOp);
   return Run({OpType::ALLREDUCE, "all_reduce", given, tensors, options.timeout, options.asyncOp},
-             [&](const SynapseFunctions& api, hcclComm_t comm, synStreamHandle stream) {
-               for (size_t i = 0; i < tensors.size(); ++i) {
-                 CheckHccl(api.hcclAllReduce(Data(given[i]), Data(tensors[i]), elements[i].count,
-                                             elements[i].type, reductions[i], comm, stream),
-                           "all_reduce");
+             [&](const HcclQueue& to, const Tensors& in, const Tensors& out) {
+               for (size_t i = 0; i < out.size(); ++i) {
+                 CheckHccl(
+                     to.api.hcclAllReduce(Data(in[i]), Data(out[i]), elements[i].count,
+                                          elements[i].type, reductions[i], to.comm, to.stream),
+                     "all_reduce");
                }
              });
 }
@@ -118,11 +117,11 @@ WorkPointer HcclBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opt
   const hcclRedOp_t reduction = ReductionOf(options.reduceOp, tensors[0].scalar_type());
   const Tensors given = Premultiplied(tensors, options.reduceOp);
   return Run({OpType::REDUCE, "reduce", given, tensors, options.timeout, options.asyncOp},
-             [&](const SynapseFunctions& api, hcclComm_t comm, synStreamHandle stream) {
-               CheckHccl(
-                   api.hcclReduce(Data(given[0]), Data(tensors[0]), elements.count, elements.type,
-                                  reduction, static_cast<int>(options.rootRank), comm, stream),
-                   "reduce");
+             [&](const HcclQueue& to, const Tensors& in, const Tensors& out) {
+               CheckHccl(to.api.hcclReduce(Data(in[0]), Data(out[0]), elements.count, elements.type,
+                                           reduction, static_cast<int>(options.rootRank), to.comm,
+                                           to.stream),
+                         "reduce");
              });
 }
 
@@ -135,21 +134,22 @@ WorkPointer HcclBackend::allgather(std::vector<Tensors>& outputs, Tensors& input
 // Each of the outputs has memory of its own, so they are received one by one.
 WorkPointer HcclBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                                              const c10d::AllgatherOptions& options) {
+  const auto size = static_cast<size_t>(getSize());
   TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "all_gather: ", inputs.size(),
                     " tensors are gathered into ", outputs.size(), " lists");
   for (size_t i = 0; i < inputs.size(); ++i) {
-    TORCH_CHECK_VALUE(outputs[i].size() == static_cast<size_t>(getSize()),
-                      "all_gather: ", outputs[i].size(), " outputs for ", getSize(), " ranks");
+    TORCH_CHECK_VALUE(outputs[i].size() == size, "all_gather: ", outputs[i].size(), " outputs for ",
+                      getSize(), " ranks");
     for (const at::Tensor& output : outputs[i]) CheckSame(output, inputs[i], "all_gather");
   }
   return Run(
       {OpType::ALLGATHER, "all_gather", inputs, Flatten(outputs), options.timeout, options.asyncOp},
-      [&](const SynapseFunctions& api, hcclComm_t comm, synStreamHandle stream) {
-        Together(api, "all_gather", [&] {
+      [&](const HcclQueue& to, const Tensors& in, const Tensors& out) {
+        Together(to, "all_gather", [&] {
           for (int peer = 0; peer < getSize(); ++peer) {
-            for (size_t i = 0; i < inputs.size(); ++i) {
-              Send(api, inputs[i], peer, comm, stream);
-              Receive(api, outputs[i][static_cast<size_t>(peer)], peer, comm, stream);
+            for (size_t i = 0; i < in.size(); ++i) {
+              Send(to, in[i], peer);
+              Receive(to, out[i * size + static_cast<size_t>(peer)], peer);
             }
           }
         });
@@ -172,11 +172,11 @@ WorkPointer HcclBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tenso
   }
   return Run({OpType::_ALLGATHER_BASE, "all_gather_into_tensor", inputs, outputs, options.timeout,
               options.asyncOp},
-             [&](const SynapseFunctions& api, hcclComm_t comm, synStreamHandle stream) {
-               for (size_t i = 0; i < inputs.size(); ++i) {
-                 const HcclElements elements = ElementsToMove(inputs[i]);
-                 CheckHccl(api.hcclAllGather(Data(inputs[i]), Data(outputs[i]), elements.count,
-                                             elements.type, comm, stream),
+             [&](const HcclQueue& to, const Tensors& in, const Tensors& out) {
+               for (size_t i = 0; i < in.size(); ++i) {
+                 const HcclElements elements = ElementsToMove(in[i]);
+                 CheckHccl(to.api.hcclAllGather(Data(in[i]), Data(out[i]), elements.count,
+                                                elements.type, to.comm, to.stream),
                            "all_gather_into_tensor");
                }
              });
@@ -193,12 +193,12 @@ WorkPointer HcclBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
     for (const at::Tensor& output : outputs[0]) CheckSame(output, inputs[0], "gather");
   }
   return Run({OpType::GATHER, "gather", inputs, Flatten(outputs), options.timeout, options.asyncOp},
-             [&](const SynapseFunctions& api, hcclComm_t comm, synStreamHandle stream) {
-               Together(api, "gather", [&] {
-                 Send(api, inputs[0], root, comm, stream);
+             [&](const HcclQueue& to, const Tensors& in, const Tensors& out) {
+               Together(to, "gather", [&] {
+                 Send(to, in[0], root);
                  if (getRank() != root) return;
                  for (int peer = 0; peer < getSize(); ++peer) {
-                   Receive(api, outputs[0][static_cast<size_t>(peer)], peer, comm, stream);
+                   Receive(to, out[static_cast<size_t>(peer)], peer);
                  }
                });
              });
@@ -212,19 +212,16 @@ WorkPointer HcclBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
   if (getRank() == root) {
     TORCH_CHECK_VALUE(inputs.size() == 1 && inputs[0].size() == static_cast<size_t>(getSize()),
                       "scatter: the root needs one input for each of ", getSize(), " ranks");
-    for (at::Tensor& input : inputs[0]) {
-      CheckSame(input, outputs[0], "scatter");
-      input = input.contiguous();  // gradients of sums are expanded
-    }
+    for (const at::Tensor& input : inputs[0]) CheckSame(input, outputs[0], "scatter");
   }
   return Run(
       {OpType::SCATTER, "scatter", Flatten(inputs), outputs, options.timeout, options.asyncOp},
-      [&](const SynapseFunctions& api, hcclComm_t comm, synStreamHandle stream) {
-        Together(api, "scatter", [&] {
-          Receive(api, outputs[0], root, comm, stream);
+      [&](const HcclQueue& to, const Tensors& in, const Tensors& out) {
+        Together(to, "scatter", [&] {
+          Receive(to, out[0], root);
           if (getRank() != root) return;
           for (int peer = 0; peer < getSize(); ++peer) {
-            Send(api, inputs[0][static_cast<size_t>(peer)], peer, comm, stream);
+            Send(to, in[static_cast<size_t>(peer)], peer);
           }
         });
       });
@@ -242,11 +239,12 @@ WorkPointer HcclBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& 
   const Tensors given = Premultiplied(inputs[0], options.reduceOp);
   return Run(
       {OpType::REDUCE_SCATTER, "reduce_scatter", given, outputs, options.timeout, options.asyncOp},
-      [&](const SynapseFunctions& api, hcclComm_t comm, synStreamHandle stream) {
+      [&](const HcclQueue& to, const Tensors& in, const Tensors& out) {
         for (int root = 0; root < getSize(); ++root) {
-          CheckHccl(api.hcclReduce(Data(given[static_cast<size_t>(root)]), Data(outputs[0]),
-                                   elements.count, elements.type, reduction, root, comm, stream),
-                    "reduce_scatter");
+          CheckHccl(
+              to.api.hcclReduce(Data(in[static_cast<size_t>(root)]), Data(out[0]), elements.count,
+                                elements.type, reduction, root, to.comm, to.stream),
+              "reduce_scatter");
         }
       });
 }
@@ -272,11 +270,11 @@ WorkPointer HcclBackend::reduce_scatter_tensor_coalesced(
   const Tensors given = Premultiplied(inputs, options.reduceOp);
   return Run({OpType::_REDUCE_SCATTER_BASE, "reduce_scatter_tensor", given, outputs,
               options.timeout, options.asyncOp},
-             [&](const SynapseFunctions& api, hcclComm_t comm, synStreamHandle stream) {
-               for (size_t i = 0; i < inputs.size(); ++i) {
+             [&](const HcclQueue& to, const Tensors& in, const Tensors& out) {
+               for (size_t i = 0; i < in.size(); ++i) {
                  CheckHccl(
-                     api.hcclReduceScatter(Data(given[i]), Data(outputs[i]), elements[i].count,
-                                           elements[i].type, reductions[i], comm, stream),
+                     to.api.hcclReduceScatter(Data(in[i]), Data(out[i]), elements[i].count,
+                                              elements[i].type, reductions[i], to.comm, to.stream),
                      "reduce_scatter_tensor");
                }
              });
@@ -301,20 +299,20 @@ WorkPointer HcclBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
               {output},
               options.timeout,
               options.asyncOp},
-             [&](const SynapseFunctions& api, hcclComm_t comm, synStreamHandle stream) {
+             [&](const HcclQueue& to, const Tensors& in, const Tensors& out) {
                if (equal && getSize() > 1) {
-                 const HcclElements elements = ElementsToMove(input);
-                 CheckHccl(api.hcclAlltoAll(Data(input), Data(output), elements.count,
-                                            elements.type, comm, stream),
+                 const HcclElements elements = ElementsToMove(in[0]);
+                 CheckHccl(to.api.hcclAlltoAll(Data(in[0]), Data(out[0]), elements.count,
+                                               elements.type, to.comm, to.stream),
                            "all_to_all_single");
                  return;
                }
-               const Tensors sent = parts(input, input_splits);
-               const Tensors received = parts(output, output_splits);
-               Together(api, "all_to_all_single", [&] {
+               const Tensors sent = parts(in[0], input_splits);
+               const Tensors received = parts(out[0], output_splits);
+               Together(to, "all_to_all_single", [&] {
                  for (int peer = 0; peer < getSize(); ++peer) {
-                   Send(api, sent[static_cast<size_t>(peer)], peer, comm, stream);
-                   Receive(api, received[static_cast<size_t>(peer)], peer, comm, stream);
+                   Send(to, sent[static_cast<size_t>(peer)], peer);
+                   Receive(to, received[static_cast<size_t>(peer)], peer);
                  }
                });
              });
@@ -326,11 +324,11 @@ WorkPointer HcclBackend::alltoall(Tensors& outputs, Tensors& inputs,
   TORCH_CHECK_VALUE(outputs.size() == size && inputs.size() == size, "all_to_all: ", inputs.size(),
                     " inputs and ", outputs.size(), " outputs for ", size, " ranks");
   return Run({OpType::ALLTOALL, "all_to_all", inputs, outputs, options.timeout, options.asyncOp},
-             [&](const SynapseFunctions& api, hcclComm_t comm, synStreamHandle stream) {
-               Together(api, "all_to_all", [&] {
+             [&](const HcclQueue& to, const Tensors& in, const Tensors& out) {
+               Together(to, "all_to_all", [&] {
                  for (size_t peer = 0; peer < size; ++peer) {
-                   Send(api, inputs[peer], static_cast<int>(peer), comm, stream);
-                   Receive(api, outputs[peer], static_cast<int>(peer), comm, stream);
+                   Send(to, in[peer], static_cast<int>(peer));
+                   Receive(to, out[peer], static_cast<int>(peer));
                  }
                });
              });
@@ -341,15 +339,17 @@ WorkPointer HcclBackend::SendOrReceive(Tensors& tensors, int peer, bool sends) {
   CheckOne(tensors, name);
   CheckRank(peer, "peer");
   TORCH_CHECK_VALUE(peer != getRank(), name, ": rank ", peer, " is this rank");
+  // Copying what has been received to where it belongs could keep the host from sending.
+  TORCH_CHECK_VALUE(sends || tensors[0].is_contiguous(),
+                    "receive: pass a contiguous tensor; this one has the sizes ",
+                    tensors[0].sizes(), " and strides ", tensors[0].strides());
   Call call{sends ? OpType::SEND : OpType::RECV, name, {}, {}};
   (sends ? call.inputs : call.outputs) = tensors;
   Communicator();
   call.stream = &StreamTo(peer, sends);
-  return Run(std::move(call),
-             [&](const SynapseFunctions& api, hcclComm_t comm, synStreamHandle stream) {
-               sends ? Send(api, tensors[0], peer, comm, stream)
-                     : Receive(api, tensors[0], peer, comm, stream);
-             });
+  return Run(std::move(call), [&](const HcclQueue& to, const Tensors& in, const Tensors& out) {
+    sends ? Send(to, in[0], peer) : Receive(to, out[0], peer);
+  });
 }
 
 WorkPointer HcclBackend::send(Tensors& tensors, int peer, int /*tag*/) {
@@ -362,12 +362,13 @@ WorkPointer HcclBackend::recv(Tensors& tensors, int peer, int /*tag*/) {
 
 WorkPointer HcclBackend::barrier(const c10d::BarrierOptions& options) {
   const at::Tensor word = at::empty({1}, at::TensorOptions(kHpuDevice).dtype(at::kFloat));
-  const c10::intrusive_ptr<HcclWork> work = Run(
-      {OpType::BARRIER, "barrier", {}, {word}, options.timeout, options.asyncOp},
-      [&](const SynapseFunctions& api, hcclComm_t comm, synStreamHandle stream) {
-        CheckHccl(api.hcclAllReduce(Data(word), Data(word), 1, hcclFloat32, hcclMax, comm, stream),
-                  "barrier");
-      });
+  const c10::intrusive_ptr<HcclWork> work =
+      Run({OpType::BARRIER, "barrier", {}, {word}, options.timeout, options.asyncOp},
+          [&](const HcclQueue& to, const Tensors& /*in*/, const Tensors& out) {
+            CheckHccl(to.api.hcclAllReduce(Data(out[0]), Data(out[0]), 1, hcclFloat32, hcclMax,
+                                           to.comm, to.stream),
+                      "barrier");
+          });
   work->set_blocks_host();
   return work;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "backend/torch/device/allocator.h"
@@ -222,8 +223,11 @@ void HcclBackend::Keep(const c10::intrusive_ptr<HcclWork>& work) {
 c10::intrusive_ptr<HcclWork> HcclBackend::Run(Call call, const Body& body) {
   RefuseInCapture(call.name);
   const runtime::QueueingCall queueing(CurrentStream());
-  for (const at::Tensor& tensor : call.inputs) CheckForCollective(tensor, call.name);
-  for (const at::Tensor& tensor : call.outputs) CheckForCollective(tensor, call.name);
+  for (const at::Tensor& tensor : call.inputs) CheckForCollective(tensor, call.name, false);
+  for (const at::Tensor& tensor : call.outputs) CheckForCollective(tensor, call.name, true);
+  const std::vector<at::Tensor> outputs = call.outputs;
+  std::vector<WrittenCopy> written = MakeRowMajor(call.name, &call.inputs, &call.outputs);
+  if (!written.empty()) call.is_async = false;  // the current stream copies back
   const std::shared_ptr<HcclCommunicator> communicator = Communicator();
   const SynapseFunctions& api = AcquiredDevice().api();
   runtime::Stream* stream = &CurrentStream();
@@ -232,10 +236,15 @@ c10::intrusive_ptr<HcclWork> HcclBackend::Run(Call call, const Body& body) {
     ++sequence_;
     if (stream_ == nullptr) stream_ = &OwnStream();
     if (coalesced_.has_value()) {
-      body(api, communicator->handle(), stream_->handle());
+      // The tensors may have been made since the first of the coalesced calls.
+      runtime::Event ready;
+      Check(ready.Record(*stream));
+      Check(stream_->Wait(ready));
+      body({api, communicator->handle(), stream_->handle()}, call.inputs, call.outputs);
       coalesced_->inputs.insert(coalesced_->inputs.end(), call.inputs.begin(), call.inputs.end());
       coalesced_->outputs.insert(coalesced_->outputs.end(), call.outputs.begin(),
                                  call.outputs.end());
+      std::move(written.begin(), written.end(), std::back_inserter(coalesced_->written));
       // The work to wait for is that of endCoalescing.
       return NewWork(call, communicator);
     }
@@ -247,7 +256,9 @@ c10::intrusive_ptr<HcclWork> HcclBackend::Run(Call call, const Body& body) {
       stream = own;
     }
   }
-  body(api, communicator->handle(), stream->handle());
+  body({api, communicator->handle(), stream->handle()}, call.inputs, call.outputs);
+  CopyBack(written);
+  call.outputs = outputs;
   // The current stream frees memory in its own order.
   if (!call.is_async) call.inputs.clear();
   const c10::intrusive_ptr<HcclWork> work = NewWork(call, communicator);
@@ -279,7 +290,15 @@ c10::intrusive_ptr<c10d::Work> HcclBackend::endCoalescing() {
     CheckHccl(AcquiredDevice().api().hcclGroupEnd(), "coalesced calls");
     work =
         NewWork({OpType::COALESCED, "coalesced calls", calls.inputs, calls.outputs}, communicator);
-    work->Record(*stream_);
+    runtime::Stream* last = stream_;
+    if (!calls.written.empty()) {
+      last = &CurrentStream();
+      runtime::Event ended;
+      Check(ended.Record(*stream_));
+      Check(last->Wait(ended));
+      CopyBack(calls.written);
+    }
+    work->Record(*last);
   }
   Keep(work);
   return work;

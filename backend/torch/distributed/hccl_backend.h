@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "backend/runtime/device.h"
+#include "backend/torch/distributed/hccl_call.h"
 #include "backend/torch/distributed/hccl_work.h"
 #include "backend/torch/pytorch/unstable_torch.h"
 
@@ -115,9 +116,9 @@ class HcclBackend final : public c10d::Backend {
     bool is_async = true;
     runtime::Stream* stream = nullptr;  // of an asynchronous call; null = that of collectives
   };
-  // Queues calls of HCCL on a stream.
-  using Body = std::function<void(const SynapseFunctions& api, hcclComm_t communicator,
-                                  synStreamHandle stream)>;
+  // Queues calls of HCCL for the inputs and outputs of the call, which are row-major.
+  using Body = std::function<void(const HcclQueue& to, const std::vector<at::Tensor>& inputs,
+                                  const std::vector<at::Tensor>& outputs)>;
   c10::intrusive_ptr<HcclWork> Run(Call call, const Body& body);
   c10::intrusive_ptr<HcclWork> NewWork(const Call& call,
                                        const std::shared_ptr<HcclCommunicator>& communicator);
@@ -152,6 +153,7 @@ class HcclBackend final : public c10d::Backend {
   struct Coalesced {
     std::vector<at::Tensor> inputs;
     std::vector<at::Tensor> outputs;
+    std::vector<WrittenCopy> written;
   };
   std::optional<Coalesced> coalesced_;
 

@@ -2,6 +2,7 @@
 
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/pending_storage.h"
+#include "backend/torch/device/run_now.h"
 
 namespace hpu::torch_backend {
 namespace {
@@ -112,15 +113,37 @@ std::vector<at::Tensor> Premultiplied(const std::vector<at::Tensor>& tensors,
   return products;
 }
 
-void CheckForCollective(const at::Tensor& tensor, const char* call) {
+void CheckForCollective(const at::Tensor& tensor, const char* call, bool is_written) {
   TORCH_CHECK_VALUE(tensor.device().type() == c10::DeviceType::HPU, call,
                     ": backend hccl takes tensors on hpu, and one is on ", tensor.device());
   TORCH_CHECK_VALUE(tensor.layout() == c10::Layout::Strided, call,
                     ": backend hccl takes dense tensors, and one has the layout ", tensor.layout());
-  TORCH_CHECK_VALUE(tensor.is_non_overlapping_and_dense(), call,
-                    ": the elements of a tensor with sizes ", tensor.sizes(), " and strides ",
-                    tensor.strides(), " do not lie side by side; pass tensor.contiguous()");
-  BeforeAccess(tensor.storage(), call);
+  TORCH_CHECK_VALUE(!is_written || at::has_internal_overlap(tensor) != at::MemOverlap::Yes, call,
+                    ": it writes a tensor with sizes ", tensor.sizes(), " and strides ",
+                    tensor.strides(), ", whose elements share memory; pass a clone of it");
+}
+
+std::vector<WrittenCopy> MakeRowMajor(const char* call, std::vector<at::Tensor>* inputs,
+                                      std::vector<at::Tensor>* outputs) {
+  for (const at::Tensor& input : *inputs) BeforeAccess(input.storage(), call);
+  for (const at::Tensor& output : *outputs) BeforeAccess(output.storage(), call);
+  const CallsRunNow run_now;
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  for (at::Tensor& input : *inputs) input = input.contiguous();
+  std::vector<WrittenCopy> written;
+  for (at::Tensor& output : *outputs) {
+    if (output.is_contiguous()) continue;
+    // Some collectives read what they write, and some ranks write nothing.
+    written.push_back({output, output.contiguous()});
+    output = written.back().copy;
+  }
+  return written;
+}
+
+void CopyBack(const std::vector<WrittenCopy>& written) {
+  const CallsRunNow run_now;
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  for (const auto& [tensor, copy] : written) at::Tensor(tensor).copy_(copy);
 }
 
 }  // namespace hpu::torch_backend

@@ -15,6 +15,13 @@ namespace hpu::torch_backend {
 // Throws torch.distributed.DistBackendError with the library's message unless `result` is success.
 void CheckHccl(hcclResult_t result, const std::string& call);
 
+// Where calls of HCCL are queued.
+struct HcclQueue {
+  const SynapseFunctions& api;
+  hcclComm_t comm;
+  synStreamHandle stream;
+};
+
 // How elements travel: in `type`, of which a tensor has `count`.
 struct HcclElements {
   hcclDataType_t type = hcclUint8;
@@ -32,9 +39,22 @@ hcclRedOp_t ReductionOf(const c10d::ReduceOp& reduction, at::ScalarType type);
 std::vector<at::Tensor> Premultiplied(const std::vector<at::Tensor>& tensors,
                                       const c10d::ReduceOp& reduction);
 
-// Prepares a tensor whose memory a collective of that name uses: it is on hpu, its elements lie
-// without gaps, and recorded calls that touch it are queued. Throws otherwise.
-void CheckForCollective(const at::Tensor& tensor, const char* call);
+// Throws unless a collective of that name can take the tensor: it is dense and on hpu. A tensor
+// that is written must have memory of its own for each element.
+void CheckForCollective(const at::Tensor& tensor, const char* call, bool is_written);
+
+// A tensor that a collective writes, and the copy that it writes instead.
+struct WrittenCopy {
+  at::Tensor tensor;
+  at::Tensor copy;
+};
+// Elements travel in row-major order, because ranks may lay the same tensor out differently.
+// Replaces tensors that lie otherwise by row-major copies, which the current stream makes. Recorded
+// calls that touch the tensors are queued.
+std::vector<WrittenCopy> MakeRowMajor(const char* call, std::vector<at::Tensor>* inputs,
+                                      std::vector<at::Tensor>* outputs);
+// Copies back what was written; the current stream does it.
+void CopyBack(const std::vector<WrittenCopy>& written);
 
 inline void* Data(const at::Tensor& tensor) { return const_cast<void*>(tensor.const_data_ptr()); }
 

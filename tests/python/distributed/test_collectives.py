@@ -155,6 +155,85 @@ dist.destroy_process_group()
     )
 
 
+LAYOUTS = {
+    "row-major": "x.contiguous()",
+    "transposed": "x.T.contiguous().T",
+    "with gaps": "torch.stack([x, x], -1)[..., 0]",
+}
+
+
+@pytest.mark.parametrize("variables", [{}, {"PT_HPU_LAZY_MODE": "1"}, {"EMULATOR_STRICT": "1"}])
+def test_layouts(variables):
+    """Elements keep their places, also where ranks lay tensors out differently."""
+    expect_success(
+        2,
+        f"""
+rank, size = start()
+layouts = [{", ".join("lambda x: " + each for each in LAYOUTS.values())}]
+def ours(rank): return torch.arange(8.0).reshape(4, 2) + 10 * rank
+for mine, other in ((0, 1), (1, 1), (1, 0), (2, 1), (2, 2)):
+    lay = layouts[(mine, other)[rank]]
+    for asynchronous in (False, True):
+        def run(collective, *arguments):
+            work = collective(*arguments, async_op=asynchronous)
+            if asynchronous:
+                work.wait()
+        def x(): return lay(ours(rank).to("hpu"))
+        def empty(rows=4): return lay(torch.zeros(rows, 2, device="hpu"))
+        y = x()
+        run(dist.all_reduce, y)
+        equal(y, ours(0) + ours(1))
+        y = x()
+        run(dist.reduce, y, 1)
+        equal(y, ours(0) + ours(1) if rank == 1 else ours(0))
+        y = x()
+        run(dist.broadcast, y, 1)
+        equal(y, ours(1))
+        parts = [empty(), empty()]
+        run(dist.all_gather, parts, x())
+        equal(torch.stack(parts), torch.stack([ours(0), ours(1)]))
+        y = empty(8)
+        run(dist.all_gather_into_tensor, y, x())
+        equal(y, torch.cat([ours(0), ours(1)]))
+        y = empty(2)
+        run(dist.reduce_scatter_tensor, y, x())
+        equal(y, (ours(0) + ours(1))[2 * rank : 2 * rank + 2])
+        y = empty()
+        run(dist.reduce_scatter, y, [x(), x()])
+        equal(y, ours(0) + ours(1))
+        y = empty()
+        run(dist.all_to_all_single, y, x())
+        equal(y, torch.cat([ours(0)[2 * rank :][:2], ours(1)[2 * rank :][:2]]))
+        y = empty(3 if rank == 0 else 5)
+        run(dist.all_to_all_single, y, x(), [(1, 2), (3, 2)][rank], [(1, 3), (2, 2)][rank])
+        equal(y, torch.cat([ours(0)[:1], ours(1)[:2]] if rank == 0 else [ours(0)[1:], ours(1)[2:]]))
+        parts = [empty(), empty()]
+        run(dist.all_to_all, parts, [x(), x() + 1])
+        equal(torch.stack(parts), torch.stack([ours(0), ours(1)]) + rank)
+        parts = [empty(), empty()]
+        run(dist.gather, x(), parts if rank == 0 else None, 0)
+        equal(torch.stack(parts), torch.stack([ours(0), ours(1)]) * (rank == 0))
+        y = empty()
+        run(dist.scatter, y, [x(), x() + 1] if rank == 1 else None, 1)
+        equal(y, ours(1) + rank)
+    if rank == 0:
+        dist.send(lay(ours(0).to("hpu")), 1)
+    else:
+        y = torch.empty(4, 2, device="hpu")
+        dist.recv(y, 0)
+        equal(y, ours(0))
+    with dist._coalescing_manager(device=torch.device("hpu"), async_ops=True) as works:
+        y, z = x() * 2, x()
+        dist.broadcast(y, 0)
+        dist.broadcast(z, 1)
+    works.wait()
+    equal(y, ours(0) * 2)
+    equal(z, ours(1))
+""",
+        variables,
+    )
+
+
 def test_groups_and_a_second_start():
     """The group's name in the store is used again, so what the first one left must not be read."""
     expect_success(
@@ -205,7 +284,7 @@ equal(x, torch.full((3,), 2.0))
 @pytest.mark.parametrize(
     ("call", "error"),
     [
-        ("dist.all_reduce(torch.ones(4, 4, device='hpu')[:, ::2])", "do not lie side by side"),
+        ("dist.all_reduce(torch.ones(1, device='hpu').expand(4))", "whose elements share memory"),
         ("dist.all_reduce(torch.ones(3))", "No backend type associated with device type cpu"),
         ("dist.all_reduce(torch.ones(3, device='hpu'), dist.ReduceOp.BAND)", "no such reduction"),
         ("dist.all_reduce(torch.ones(3, device='hpu').short())", "cannot reduce tensors of Short"),
@@ -275,10 +354,10 @@ x, y = torch.full((3,), rank + 1.0, device="hpu"), torch.empty(3, device="hpu")
 dist.all_reduce(torch.ones(1, device="hpu"))
 strided = torch.ones(4, 4, device="hpu")[:, ::2]
 try:
-    dist.batch_isend_irecv([dist.P2POp(dist.isend, strided, peer),
-                            dist.P2POp(dist.irecv, y, peer)])
+    dist.batch_isend_irecv([dist.P2POp(dist.isend, x, peer),
+                            dist.P2POp(dist.irecv, strided, peer)])
 except ValueError as error:
-    assert "do not lie side by side" in str(error), error
+    assert "pass a contiguous tensor" in str(error), error
 for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, x, peer),
                                     dist.P2POp(dist.irecv, y, peer)]):
     work.wait()
