@@ -17,6 +17,7 @@
 #include "backend/torch/device/pending_storage.h"
 #include "backend/torch/distributed/hccl_backend.h"
 #include "backend/torch/eager/autocast.h"
+#include "backend/torch/eager/dropout_switches.h"
 #include "backend/torch/eager/extension_libraries.h"
 #include "backend/torch/eager/fallback.h"
 #include "backend/torch/eager/op_counts.h"
@@ -164,6 +165,13 @@ void BindWrites(py::module_& m) {
     for (const UndeclaredWrites& row : AllUndeclaredWrites()) {
       all[row.op] = {{row.arguments[0], row.arguments[1]},
                      row.condition == nullptr ? "" : row.condition};
+    }
+    return all;
+  });
+  m.def("dropout_switches", [] {
+    std::vector<std::pair<std::string, std::string>> all;
+    for (const DropoutSwitch& row : kDropoutSwitches) {
+      all.emplace_back(row.op_namespace, row.argument);
     }
     return all;
   });

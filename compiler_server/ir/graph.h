@@ -100,6 +100,9 @@ struct Input {
   bool is_trained = false;  // CapturedInput::is_trained
   InputRole role = InputRole::kCaller;
   bool donated = false;  // nobody else holds its memory, so the last reader may free it
+  // The captured graph computes with a copy of it or of a part of it. The caller may then write to
+  // the input before the backward, as the caller of the eager program may.
+  bool copied = false;
 };
 
 struct Constant {
@@ -173,6 +176,7 @@ class Graph {
   RandomState AddRandomState();
   void SetRole(InputRole role) { inputs_.back().role = role; }  // of the last input
   void Donate(size_t input) { inputs_[input].donated = true; }  // the input must be a tensor
+  void MarkCopied(size_t input) { inputs_[input].copied = true; }
   // The number of inputs that the caller gives, which are all but the generator's state.
   size_t caller_inputs() const;
   Value* AddConstant(TensorType type, Bytes data);  // data.size() == type.bytes(), row-major

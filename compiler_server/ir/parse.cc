@@ -96,6 +96,8 @@ class Parser {
   void Role() {
     if (lexer_.Try("donated")) {
       graph_.Donate(graph_.inputs().size() - 1);
+    } else if (lexer_.Try("copied")) {
+      graph_.MarkCopied(graph_.inputs().size() - 1);
     } else if (lexer_.Try("seed")) {
       graph_.SetRole(InputRole::kSeed);
     } else if (lexer_.Try("offset")) {

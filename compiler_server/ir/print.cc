@@ -96,6 +96,7 @@ class Printer {
       if (input.is_weight) text_ += " weight";
       if (input.is_trained) text_ += " trained";
       if (input.donated) text_ += " donated";
+      if (input.copied) text_ += " copied";
       if (input.role == InputRole::kSeed) text_ += " seed";
       if (input.role == InputRole::kOffset) {
         text_ += " offset draws " + std::to_string(graph_.draws);

@@ -64,6 +64,11 @@ class Partitioner {
     return nullptr;
   }
 
+  // Whether the input's memory may hold something else when the backward runs.
+  bool IsOverwritten(uint32_t input) const {
+    return graph_.inputs()[input].copied || IsMutated(input);
+  }
+
   bool IsMutated(uint32_t input) const {
     return std::any_of(graph_.mutations().begin(), graph_.mutations().end(),
                        [&](const ir::Mutation& mutation) { return mutation.input == input; });
@@ -133,7 +138,7 @@ class Partitioner {
   // layout.
   uint64_t Cost(const Value& value, const std::vector<bool>& stored) const {
     const auto bytes = static_cast<uint64_t>(std::max<int64_t>(value.type.bytes(), 0));
-    if (value.kind == ValueKind::kInput) return IsMutated(value.index) ? 2 * bytes + 2 : 1;
+    if (value.kind == ValueKind::kInput) return IsOverwritten(value.index) ? 2 * bytes + 2 : 1;
     const bool view = ir::Traits(value.producer->op).op_class == OpClass::kMovement;
     const uint64_t order = convolved_[value.id] ? 1 : view ? 3 : 2;
     return (stored[value.id] ? bytes : 2 * bytes) + order;
@@ -277,7 +282,7 @@ class Partitioner {
     Value* copy = forward_->Get(value);
     Output output;
     output.view.type = value->type;
-    if (value->kind == ValueKind::kInput && !IsMutated(value->index)) {
+    if (value->kind == ValueKind::kInput && !IsOverwritten(value->index)) {
       output.kind = Output::Kind::kInput;
       output.index = copy->index;
     } else {

@@ -104,6 +104,17 @@ const ir::Node* EagerDraw(const ir::Graph& graph) {
   return nullptr;
 }
 
+// Weights are written by optimizers alone, after the backward.
+void MarkCopiedInput(const ir::Node& node, ir::Graph& graph) {
+  if (node.aten->target != "aten.clone.default") return;
+  const Value* value = node.operands[0];
+  while (value->kind == ir::ValueKind::kResult && ir::IsView(*value->producer)) {
+    value = value->producer->operands[0];
+  }
+  const bool is_input = value->kind == ir::ValueKind::kInput;
+  if (is_input && !graph.inputs()[value->index].is_weight) graph.MarkCopied(value->index);
+}
+
 }  // namespace
 
 absl::Status Decompose(ir::Graph& graph, const PassContext& context) {
@@ -116,6 +127,7 @@ absl::Status Decompose(ir::Graph& graph, const PassContext& context) {
   ir::Builder& builder = rewriter.builder();
   return rewriter.Run([&](ir::Node& node) -> absl::StatusOr<ir::Visit> {
     if (node.op != OpKind::kAten) return ir::Visit::kKeep;
+    MarkCopiedInput(node, graph);
     const size_t mark = builder.Mark();
     Call call(node, builder, uses);
     const uint64_t draws = graph.draws;

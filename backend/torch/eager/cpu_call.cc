@@ -2,12 +2,14 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/errors.h"
 #include "backend/torch/device/generator.h"
+#include "backend/torch/eager/dropout_switches.h"
 #include "backend/torch/eager/host_access.h"
 #include "backend/torch/eager/result_memory.h"
 #include "backend/torch/pytorch/unstable_torch.h"
@@ -36,10 +38,11 @@ class CpuCall {
   void Run() {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+    draws_ = plan_.Draws(torch::jit::last(*stack_, plan_.argument_count()));
     for (size_t i = 0; i < plan_.argument_count(); ++i) ConvertArgument(i);
     std::optional<ResultMemory> results;
     if (host_.SharesMemory()) results.emplace();
-    if (plan_.needs_default_generator()) {
+    if (draws_ && plan_.needs_default_generator()) {
       const LendDefaultState lend;
       CallCpuKernel();
     } else {
@@ -151,7 +154,11 @@ class CpuCall {
     } else if (value.isDevice()) {
       if (value.toDevice().type() == c10::DeviceType::HPU) value = c10::Device(c10::kCPU);
     } else if (plan_.argument(i).generator) {
-      value = LendEngine(value.isNone() ? std::nullopt : std::optional(value.toGenerator()));
+      if (draws_) {
+        value = LendEngine(value.isNone() ? std::nullopt : std::optional(value.toGenerator()));
+      } else {
+        value = IValue();
+      }
     }
   }
 
@@ -185,13 +192,15 @@ class CpuCall {
   const size_t first_;
   HostAccess host_;
   c10::SmallVector<Converted, 4> converted_;
+  bool draws_ = false;
 };
 
 }  // namespace
 
 CpuCallPlan::CpuCallPlan(const c10::OperatorHandle& op)
     : return_count_(op.schema().returns().size()),
-      needs_default_generator_(op.hasTag(at::Tag::nondeterministic_seeded)) {
+      needs_default_generator_(op.hasTag(at::Tag::nondeterministic_seeded)),
+      dropout_switches_(DropoutSwitchesOf(op.schema())) {
   for (size_t i = 0; i < op.schema().arguments().size(); ++i) {
     const c10::Argument& declared = op.schema().arguments()[i];
     Argument& argument = arguments_.emplace_back();
@@ -202,6 +211,11 @@ CpuCallPlan::CpuCallPlan(const c10::OperatorHandle& op)
     argument.generator = IsGenerator(declared.type());
     if (argument.generator) needs_default_generator_ = false;
   }
+}
+
+bool CpuCallPlan::Draws(c10::ArrayRef<IValue> arguments) const {
+  return std::none_of(dropout_switches_.begin(), dropout_switches_.end(),
+                      [&](size_t i) { return IsOff(arguments[i]); });
 }
 
 void CallOnCpu(const CpuCallPlan& plan, const c10::OperatorHandle& op, Stack* stack) {

@@ -32,11 +32,14 @@ class CpuCallPlan {
   const Argument& argument(size_t i) const { return arguments_[i]; }
   // The kernel draws random numbers and takes no generator.
   bool needs_default_generator() const { return needs_default_generator_; }
+  // Returns whether a call with these arguments draws random numbers, for an operator that can.
+  bool Draws(c10::ArrayRef<c10::IValue> arguments) const;
 
  private:
   std::vector<Argument> arguments_;
   size_t return_count_;
   bool needs_default_generator_;
+  std::vector<size_t> dropout_switches_;
 };
 
 // Arguments and results on the stack are hpu tensors; host_access defines how the CPU sees them.

@@ -48,18 +48,21 @@ def _undeclared_writes() -> dict[str, tuple[list[str], str]]:
     return found
 
 
+@functools.cache
+def _dropout_switches(op: OpOverload) -> list[tuple[int, Any]]:
+    """The arguments that turn dropout off, and their positions."""
+    rows: list[tuple[str, str]] = getattr(native.torch_module(), "dropout_switches", list)()
+    names = {name for namespace, name in rows if namespace in ("", op.namespace)}
+    return [(i, a) for i, a in enumerate(op._schema.arguments) if a.name in names]
+
+
 def _drops_nothing(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     """True for an op that draws random numbers only for its dropout when the dropout is off, such
     as attention in inference."""
-    for position, argument in enumerate(op._schema.arguments):
+    for position, argument in _dropout_switches(op):
         given = args[position] if position < len(args) else kwargs.get(argument.name)
         given = argument.default_value if given is None else given
-        if argument.name in ("train", "training") and given is False:
-            return True
-        if argument.name in ("dropout_p", "dropout") and given == 0:
-            return True
-        # The names of the operators of this package.
-        if op.namespace == "hpu" and argument.name in ("p", "stochastic_rounding") and not given:
+        if given is not None and not given:
             return True
     return False
 
