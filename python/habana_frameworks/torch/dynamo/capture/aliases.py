@@ -37,6 +37,8 @@ def alias_forms(
             return PLAIN
         if storage_of(output) not in memories:
             return PLAIN
+        if _is_part_in_another_type(output, inputs):
+            raise CaptureError("the graph returns a part of an input in another element type")
         if not output._is_view() or id(output._base) not in bases:
             if autograd and output.requires_grad:
                 raise CaptureError("the graph detaches an input and lets the result require grad")
@@ -46,6 +48,16 @@ def alias_forms(
         return WITHOUT_GRADIENT if output.grad_fn is None else WITH_GRADIENT
 
     return [form(output) for output in outputs]
+
+
+def _is_part_in_another_type(output: torch.Tensor, inputs: Sequence[torch.Tensor]) -> bool:
+    """A program would return a copy of such a part; a whole input is returned by `view.dtype`."""
+    owners = [value for value in inputs if storage_of(value) == storage_of(output)]
+    return all(
+        value.dtype != output.dtype
+        and value.numel() * value.itemsize > output.numel() * output.itemsize
+        for value in owners
+    )
 
 
 def _base(tensor: torch.Tensor) -> torch.Tensor:

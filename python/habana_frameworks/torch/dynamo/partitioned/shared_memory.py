@@ -49,8 +49,12 @@ def with_shared_versions(graph: torch.fx.GraphModule, call: Compiled) -> Compile
                 outputs[output] = base
             elif value._base is not base and _memory(value) == _memory(base):
                 # A view would get the gradient that AOTAutograd gives to `base` afterwards.
-                view = base.as_strided(value.shape, value.stride(), value.storage_offset())
-                outputs[output] = view.detach()
+                typed = (
+                    base.detach() if base.dtype == value.dtype else base.detach().view(value.dtype)
+                )
+                outputs[output] = typed.as_strided(
+                    value.shape, value.stride(), value.storage_offset()
+                )
         return outputs
 
     return call_sharing
