@@ -22,15 +22,29 @@ DECOMPOSED_EARLY = {
     "aten._log_softmax_backward_data.default",
     "aten.glu_backward.default",
     "aten.max_unpool2d.default",
+    "aten.native_dropout_backward.default",
 }
 
 
-def in_channels_last(value):
-    if not isinstance(value, torch.Tensor):
-        return value
-    order = {4: torch.channels_last, 5: torch.channels_last_3d}.get(value.dim())
-    plain = value.detach() if order is None else value.detach().contiguous(memory_format=order)
-    return plain.requires_grad_(value.requires_grad)
+def channels_last(tensor):
+    order = {4: torch.channels_last, 5: torch.channels_last_3d}.get(tensor.dim())
+    return tensor if order is None else tensor.contiguous(memory_format=order)
+
+
+def reversed_dimensions(tensor):
+    return tensor.mT.contiguous().mT if tensor.dim() == 2 else _ordered(tensor, reversed)
+
+
+def batch_second(tensor):
+    return _ordered(tensor, lambda dims: [*dims[1:2], *dims[:1], *dims[2:]])
+
+
+def _ordered(tensor, order):
+    dims = list(order(list(range(tensor.dim()))))
+    return tensor.permute(dims).contiguous().permute([dims.index(d) for d in range(len(dims))])
+
+
+LAYOUTS = (channels_last, reversed_dimensions, batch_second)
 
 
 def layout(tensor):
@@ -55,7 +69,7 @@ class Compare(TorchDispatchMode):
         apart = func.namespace != "aten" or func._schema.is_mutable
         apart |= torch.Tag.nondeterministic_seeded in func.tags
         apart |= any(t.layout != torch.strided for t in leaves)
-        if apart or all(t.dim() not in (4, 5) or t.is_contiguous() for t in leaves):
+        if apart or all(t.is_contiguous() for t in leaves):
             return result
         try:
             fake = self._fake(func, args, kwargs)
@@ -82,14 +96,19 @@ class Compare(TorchDispatchMode):
             return func(*args, **kwargs)
 
 
-def compare(info, limit):
+def compare(info, limit, lay_out):
+    def laid_out(value):
+        if not isinstance(value, torch.Tensor):
+            return value
+        return lay_out(value.detach()).requires_grad_(value.requires_grad)
+
     mode = Compare()
     with contextlib.suppress(RuntimeError, NotImplementedError, ValueError, TypeError):
         samples = info.sample_inputs("cpu", torch.float32, requires_grad=info.supports_autograd)
         for count, sample in enumerate(samples):
             if count == limit:
                 break
-            given = sample.transform(in_channels_last)
+            given = sample.transform(laid_out)
             with contextlib.suppress(RuntimeError, NotImplementedError), mode:
                 result = info.op(given.input, *given.args, **given.kwargs)
                 leaves = [t for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor)]
@@ -106,14 +125,26 @@ def check(infos, limit):
         for info in infos:
             # jiterator ops are for CUDA
             if torch.float32 in info.dtypes and "jiterator" not in info.name:
-                mode = compare(info, limit)
-                calls += mode.calls
-                different |= mode.different
+                for lay_out in LAYOUTS:
+                    mode = compare(info, limit, lay_out)
+                    calls += mode.calls
+                    different |= mode.different
     assert {k: v for k, v in different.items() if k not in DECOMPOSED_EARLY} == {}
     return calls, set(different)
 
 
-SHORT = ("pad", "shuffle", "conv2d", "conv3d", "softmax", "pool2d", "interpolate")
+SHORT = (
+    "pad",
+    "shuffle",
+    "conv2d",
+    "conv3d",
+    "softmax",
+    "pool2d",
+    "interpolate",
+    "isin",
+    "batch_norm",
+)
+SHORT += ("copysign", "floor_divide", "huber", "logsigmoid", "mse", "pow", "smooth_l1", "xlogy")
 
 
 def test_fakes_have_the_strides_of_the_kernels():
@@ -162,6 +193,19 @@ CASES = {
     "where": (lambda x: torch.where(x > 0, x, 0.0), images(2, 3, 4, 6)),
     "cat": (lambda x: torch.cat([x, x], 1), images(2, 3, 4, 6)),
     "group_norm": (lambda x: F.group_norm(x, 2), images(2, 4, 3, 5)),
+    "batch_norm": (lambda x: F.batch_norm(x, None, None, training=True), images(2, 4, 3, 5)),
+    "batch_norm of permuted": (
+        lambda x: F.batch_norm(x, None, None, training=True).view(-1),
+        images(5, 4, 3).permute(2, 1, 0),
+    ),
+    "batch_norm of transposed": (
+        lambda x: F.batch_norm(x, x.mean((0, 2)), x.var((0, 2))).view(-1),
+        images(5, 3, 4).transpose(1, 2),
+    ),
+    "isin": (lambda x: torch.isin(x, x[0]).view(-1), images(4, 5).t()),
+    "logsigmoid": (lambda x: F.logsigmoid(x).view(-1), images(4, 5).t()),
+    "power of a number": (lambda x: torch.pow(2, x).view(-1), images(4, 5).t()),
+    "floor_divide by one": (lambda x: x.floor_divide(x[0, 0]), images(4, 5).t()),
 }
 
 

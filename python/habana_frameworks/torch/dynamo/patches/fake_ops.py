@@ -8,7 +8,10 @@ that
 - a convolution backend that it does not know makes row-major results, but an eager convolution on
   hpu keeps channels-last, as on the CPU;
 - some results have the sizes that CUDA gives them;
-- some ops make row-major results where their CPU kernels keep the memory format of an argument;
+- some ops make row-major results where their CPU kernels keep the memory format of an argument, or
+  the other way round;
+- some pointwise ops order the dimensions of their results otherwise than the iterator of the CPU
+  kernels;
 - products of groups are of bf16, as on CUDA. On the CPU, and here, they are of f32 and f16, too.
 
 tests/python/ops/test_memory_formats.py compares all ops with their CPU kernels.
@@ -23,6 +26,7 @@ from typing import Any
 
 import torch
 
+from ...torch_compat.decomposition_table import decomposition_table
 from ...torch_compat.fake_rules import op_implementations_dict, suggest_memory_format
 from ...torch_compat.replaced import original, replace
 from ...torch_compat.trees import tree_leaves, tree_map_only
@@ -49,6 +53,24 @@ _KEEP_FORMAT = {
     _aten.replication_pad3d.default: 0,
     _aten.replication_pad3d_backward.default: 1,
 }
+
+# Ops whose results are row-major, and those of them whose fake results PyTorch makes by a
+# decomposition, before it asks for a rule.
+_ROW_MAJOR = (_aten.isin.Tensor_Tensor, _aten.pow.Scalar)
+_ROW_MAJOR_BY_DECOMPOSITION = (
+    _aten.huber_loss_backward.default,
+    _aten.log_sigmoid_forward.default,
+    _aten.mse_loss_backward.default,
+    _aten.smooth_l1_loss_backward.default,
+)
+# Ops whose results have the strides of the sum of their first two arguments.
+_AS_SUM = (
+    _aten.copysign.Tensor,
+    _aten.div.Tensor_mode,
+    _aten.floor_divide.default,
+    _aten.special_xlog1py.default,
+    _aten.xlogy.Tensor,
+)
 
 # Ops without a meta function, whose CPU kernels lack the narrow types, and the argument that their
 # result is like.
@@ -126,6 +148,29 @@ def _in_format_of(argument: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
     return torch.empty(result.shape, dtype=result.dtype, device=result.device, memory_format=order)
 
 
+def _row_major(result: Any, args: Any) -> Any:
+    return tree_map_only(
+        torch.Tensor, lambda t: torch.empty(t.shape, dtype=t.dtype, device=t.device), result
+    )
+
+
+def _row_major_decomposition(decompose: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(decompose)
+    def made(*args: Any, **kwargs: Any) -> Any:
+        return tree_map_only(
+            torch.Tensor,
+            lambda t: t.contiguous() if t.device.type == "hpu" else t,
+            decompose(*args, **kwargs),
+        )
+
+    return made
+
+
+def _as_sum(result: torch.Tensor, args: Any) -> torch.Tensor:
+    strides = torch.add(args[0], args[1]).stride()
+    return torch.empty_strided(result.shape, strides, dtype=result.dtype, device=result.device)
+
+
 def _group_norm(result: tuple[torch.Tensor, ...], args: Any) -> tuple[torch.Tensor, ...]:
     """The first result keeps the input's memory format. Until PyTorch 2.13 F.group_norm makes its
     input row-major for hpu; since 2.14 it does not, and PyTorch's fake result is row-major."""
@@ -146,15 +191,18 @@ def _rolled(result: torch.Tensor, args: Any) -> torch.Tensor:
 
 
 def _batch_norm(helper: Callable[..., Any]) -> Callable[..., Any]:
-    """helper: PyTorch's decomposition, on which fake batch norms of every schema are based. Where
-    the batch norm does not calculate statistics, it returns those that it was given; CPU kernels
-    return tensors without elements."""
+    """helper: PyTorch's decomposition, on which fake batch norms of every schema are based. Its
+    result has the strides of the input, that of CPU kernels only the memory format. Where the batch
+    norm does not calculate statistics, it returns those that it was given; CPU kernels return
+    tensors without elements."""
 
     @functools.wraps(helper)
     def made(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         output, mean, deviation, *running = helper(input, *args, **kwargs)
-        training = kwargs.get("training", args[4] if len(args) > 4 else True)
-        if not training and input.device.type == "hpu":
+        if input.device.type != "hpu":
+            return (output, mean, deviation, *running)
+        output = _in_format_of(input, output)
+        if not kwargs.get("training", args[4] if len(args) > 4 else True):
             mean, deviation = input.new_zeros((0,)), input.new_zeros((0,))
         return (output, mean, deviation, *running)
 
@@ -225,6 +273,12 @@ def register() -> None:
         table[op] = _as_on_cpu(table.get(op))
     for op, argument in _KEEP_FORMAT.items():
         table[op] = _keep_format(argument)
+    for op in _ROW_MAJOR:
+        table[op] = _with_strides(_row_major)
+    for op in _ROW_MAJOR_BY_DECOMPOSITION:
+        decomposition_table[op] = _row_major_decomposition(decomposition_table[op])
+    for op in _AS_SUM:
+        table[op] = _with_strides(_as_sum)
     for op, argument in _LIKE_ARGUMENT.items():
         table[op] = _like_argument(argument)
     table[_aten._grouped_mm.default] = _grouped_product
