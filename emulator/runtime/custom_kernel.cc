@@ -1,6 +1,8 @@
 #include "emulator/runtime/custom_kernel.h"
 
+#include <cstdio>
 #include <cstring>
+#include <exception>
 
 namespace hpu::emulator {
 namespace {
@@ -42,6 +44,20 @@ absl::Status Failure(const CustomKernel& custom, const char* function, int32_t c
                          function, "() failed with code ", code, text.empty() ? "" : ": ", text);
 }
 
+// Calls a function of a library. One in C++ may throw, and no exception may reach the threads of
+// the device, which would never end the launch.
+template <typename Function>
+int32_t CallLibrary(const Function& function, char* error) {
+  try {
+    return function();
+  } catch (const std::exception& thrown) {
+    std::snprintf(error, kErrorBytes, "it threw an exception: %s", thrown.what());
+  } catch (...) {
+    std::snprintf(error, kErrorBytes, "it threw an exception");
+  }
+  return -1;
+}
+
 }  // namespace
 
 absl::StatusOr<PreparedKernel> PreparedKernel::Prepare(const CustomKernel& custom) {
@@ -53,7 +69,7 @@ absl::StatusOr<PreparedKernel> PreparedKernel::Prepare(const CustomKernel& custo
   const std::vector<HpuKernelTensor> inputs = Tensors(custom.inputs, nullptr);
   const std::vector<HpuKernelTensor> outputs = Tensors(custom.outputs, nullptr);
   const HpuKernelCall call = CallOf(custom, inputs, outputs, error);
-  const int32_t code = kernel->prepare(&call, &prepared.tasks_);
+  const int32_t code = CallLibrary([&] { return kernel->prepare(&call, &prepared.tasks_); }, error);
   if (code != 0) return Failure(custom, "prepare", code, error);
   if (prepared.tasks_ == 0 || prepared.tasks_ > kMostTasks) {
     return InvalidArgument("custom kernel ", custom.guid, ": prepare() set ", prepared.tasks_,
@@ -77,7 +93,7 @@ void CustomRun::RunTasks(uint64_t begin, uint64_t end) const {
   HpuKernelCall call = CallOf(*kernel_.custom_, inputs_, outputs_, error);
   call.first_task = begin;
   call.end_task = end;
-  const int32_t code = kernel_.kernel_->run(&call);
+  const int32_t code = CallLibrary([&] { return kernel_.kernel_->run(&call); }, error);
   if (code == 0) return;
   std::lock_guard lock(mutex_);
   if (status_.ok()) status_ = Failure(*kernel_.custom_, "run", code, error);

@@ -185,6 +185,30 @@ TEST_F(CustomTest, AFailureReachesTheStreamAndLaterLaunchesRun) {
   EXPECT_EQ(Result(1, 2), (std::vector<float>{3, 3}));
 }
 
+TEST_F(CustomTest, ExceptionsAreFailures) {
+  setenv("GC_KERNEL_PATH", CUSTOM_THROWING_KERNELS ":" CUSTOM_TEST_KERNELS, 1);
+  OneNode("test_throw_early", 1);
+  EXPECT_EQ(LaunchAll(Compile()), synInvalidArgument);
+  EXPECT_EQ(
+      Message(),
+      "recipe custom: custom kernel test_throw_early of version 1: prepare() failed with code "
+      "-1: it threw an exception");
+  ASSERT_EQ(api_->synGraphCreate(&graph_, synDeviceGaudi2), synSuccess);
+  addresses_.clear();
+  OneNode("test_throw", 1);
+  EXPECT_SUCCESS(LaunchAll(Compile()));
+  EXPECT_EQ(api_->synStreamSynchronize(stream_), synFail);
+  EXPECT_NE(Message().find("custom kernel test_throw of version 1: run() failed with code -1: it "
+                           "threw an exception: no such thing"),
+            std::string::npos)
+      << Message();
+  ASSERT_EQ(api_->synGraphCreate(&graph_, synDeviceGaudi2), synSuccess);
+  addresses_.clear();
+  OneNode("test_axpy", 2);
+  EXPECT_SUCCESS(LaunchAll(Compile()));
+  EXPECT_EQ(Result(1, 2), (std::vector<float>{3, 3}));
+}
+
 TEST_F(CustomTest, WhatItMakesOfWeightsIsNotKept) {
   UseTestLibrary();
   const synGraphAttribute inference = GRAPH_ATTRIBUTE_INFERENCE;
