@@ -179,6 +179,7 @@ def autoload() -> None:
     hpu.autocast_lists.register()
     features.enable(features.MANUAL_SEED, hpu.random.join_manual_seed)
     features.enable(features.PRINTING, hpu.printing.copy_before_printing)
+    features.enable(features.CLIPPING, hpu.clipping.allow_foreach)
     hpu.torch_profiler.complete()
     hpu.sharing.register()
     features.enable(features.ARTIFACTS, _register_artifacts)

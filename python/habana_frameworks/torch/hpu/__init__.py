@@ -14,6 +14,7 @@ from .. import native
 from ..internal.lazy_mode import is_on as is_lazy  # noqa: F401  DeepSpeed asks here
 from ..torch_compat.constants import constant_in_graphs
 from . import autocast_lists as autocast_lists
+from . import clipping as clipping
 from . import graphs as graphs
 from . import metrics as metrics
 from . import printing as printing

@@ -18,6 +18,7 @@ from typing import Any
 
 from .features import (
     AUTOMATIC_SIZES,
+    CLIPPING,
     COMPILING,
     FAKE_RESULTS,
     MANUAL_SEED,
@@ -98,6 +99,7 @@ _TABLE = (
     Replaced(
         MIGRATION, f"{_VARIABLES}.tensor", "TensorVariable.method_attr_is_cuda", ("self", "tx")
     ),
+    Replaced(CLIPPING, "torch.nn.utils.clip_grad", "_device_has_foreach_support", ("device",)),
     Replaced(PRINTING, "torch._tensor_str", "_tensor_str", ("self", "indent")),
 )
 ROWS = {f"{row.module}.{row.attribute}": row for row in _TABLE}
