@@ -32,11 +32,12 @@ for mask, placement in product(masks, (Replicate(), Shard(0), Shard(1), Shard(2)
         spread = distribute_tensor(mask.to("hpu"), mesh, [own])
         if is_spread and not FITTING:
             wanted_placement = Replicate()
-    if placement == Shard(2):
+    if placement == Shard(2) and mask is not None:
         wanted_placement = Replicate()
     host = [x.clone().requires_grad_() for x in values]
     got, wanted = function(*given, spread), attend(*host, mask)
-    # DTensor gathers operands that are spread over the sequence, or that the mask does not fit.
+    # DTensor gathers keys and values that are spread over the sequence, and operands that the mask
+    # does not fit.
     assert got.placements == (wanted_placement,), got.placements
     equal(got.full_tensor(), wanted)
     got.square().sum().full_tensor().backward()
@@ -110,3 +111,38 @@ for placement in (Shard(0), Shard(1)):
     equal(spread.grad.full_tensor(), whole / whole.norm())
 """,
     )
+
+
+CONTEXT_PARALLEL = """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.experimental import context_parallel
+
+rank, size = start()
+mesh = init_device_mesh("hpu", (size,))
+generator = torch.Generator().manual_seed(0)
+host = [torch.randn(2, 4, 32, 8, generator=generator).requires_grad_() for _ in range(3)]
+wanted = nn.functional.scaled_dot_product_attention(*host)
+wanted.square().sum().backward()
+q, k, v = [x.detach().to("hpu") for x in host]
+place = torch.arange(32.0, device="hpu").view(1, 1, 32, 1)
+with context_parallel(mesh, buffers=(q, k, v, place), buffer_seq_dims=(2, 2, 2, 2)):
+    rows = place.flatten().cpu().long()
+    assert len(rows) == 32 // size
+    given = [x.clone().requires_grad_() for x in (q, k, v)]
+    got = nn.functional.scaled_dot_product_attention(*given)
+    equal(got.detach(), wanted[:, :, rows])
+    got.square().sum().backward()
+    for ours, theirs in zip(given, host):
+        equal(ours.grad, theirs.grad[:, :, rows])
+    try:
+        nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    except NotImplementedError as error:
+        assert "has no causal attention" in str(error), error
+    else:
+        raise AssertionError("causal attention was not refused")
+"""
+
+
+def test_context_parallel():
+    """Each rank has some of the queries, and all keys and values come to it."""
+    expect_success(2, CONTEXT_PARALLEL)

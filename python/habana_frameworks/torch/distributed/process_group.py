@@ -33,6 +33,12 @@ def _prepare_distributed_tensors() -> None:
         "torch.distributed.tensor",
         lambda: features.enable(features.SHARDED_ATTENTION, attention_sharding.register),
     )
+    after_import(
+        "torch.distributed.tensor.experimental._context_parallel._attention",
+        lambda: features.enable(
+            features.CONTEXT_PARALLEL, attention_sharding.refuse_causal_context_parallel
+        ),
+    )
 
 
 def _make(options: Any, backend_options: Any) -> Any:

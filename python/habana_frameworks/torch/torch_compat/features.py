@@ -66,6 +66,9 @@ STORAGES = Feature(
 DISTRIBUTED = Feature("the backend hccl", "init_process_group refuses it")
 SHARDED_ATTENTION = Feature("attention of DTensors", "DTensor has no rule for it")
 CLIPPING = Feature("foreach=True of gradient clipping", "clip_grad_norm_ refuses it for hpu")
+CONTEXT_PARALLEL = Feature(
+    "refusal of causal context parallel attention", "it gives wrong numbers on hpu"
+)
 MIGRATION = Feature("GPU migration in full", "some calls that name cuda fail or differ in graphs")
 PRINTING = Feature("printing tensors from a copy", "printing runs many operators on the device")
 TRACE_LOG = Feature("entries in TORCH_TRACE", "the log of a trace lacks programs for hpu")

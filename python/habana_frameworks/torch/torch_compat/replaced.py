@@ -20,6 +20,7 @@ from .features import (
     AUTOMATIC_SIZES,
     CLIPPING,
     COMPILING,
+    CONTEXT_PARALLEL,
     FAKE_RESULTS,
     MANUAL_SEED,
     MIGRATION,
@@ -100,6 +101,12 @@ _TABLE = (
         MIGRATION, f"{_VARIABLES}.tensor", "TensorVariable.method_attr_is_cuda", ("self", "tx")
     ),
     Replaced(CLIPPING, "torch.nn.utils.clip_grad", "_device_has_foreach_support", ("device",)),
+    Replaced(
+        CONTEXT_PARALLEL,
+        "torch.distributed.tensor.experimental._context_parallel._attention",
+        "_ContextParallel.sdpa_input_fn",
+        ("self", "module", "args", "kwargs", "mesh"),
+    ),
     Replaced(PRINTING, "torch._tensor_str", "_tensor_str", ("self", "indent")),
 )
 ROWS = {f"{row.module}.{row.attribute}": row for row in _TABLE}
