@@ -21,6 +21,7 @@ from habana_frameworks.torch.dynamo import report
 DECOMPOSED_EARLY = {
     "aten._log_softmax_backward_data.default",
     "aten.glu_backward.default",
+    "aten.ldexp.Tensor",
     "aten.max_unpool2d.default",
     "aten.native_dropout_backward.default",
 }

@@ -56,11 +56,12 @@ _KEEP_FORMAT = {
 
 # Ops whose results are row-major, and those of them whose fake results PyTorch makes by a
 # decomposition, before it asks for a rule.
-_ROW_MAJOR = (_aten.isin.Tensor_Tensor, _aten.pow.Scalar)
+_ROW_MAJOR = (_aten.isin.Tensor_Tensor, _aten.nonzero_static.default, _aten.pow.Scalar)
 _ROW_MAJOR_BY_DECOMPOSITION = (
     _aten.huber_loss_backward.default,
     _aten.log_sigmoid_forward.default,
     _aten.mse_loss_backward.default,
+    _aten.nll_loss2d_forward.default,
     _aten.smooth_l1_loss_backward.default,
 )
 # Ops whose results have the strides of the sum of their first two arguments.
@@ -68,6 +69,11 @@ _AS_SUM = (
     _aten.copysign.Tensor,
     _aten.div.Tensor_mode,
     _aten.floor_divide.default,
+    _aten.heaviside.default,
+    _aten.logaddexp.default,
+    _aten.logical_and.default,
+    _aten.logical_or.default,
+    _aten.logical_xor.default,
     _aten.special_xlog1py.default,
     _aten.xlogy.Tensor,
 )
