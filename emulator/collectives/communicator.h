@@ -72,6 +72,7 @@ class Communicator {
   std::string WhyGone(int peer) const;
   // Returns which connection has failed, and why; empty while none has.
   std::string NetworkFailure() const;
+  bool uses_network() const { return fabric_ != nullptr; }
   // Returns whether this rank would hear of the end of another one.
   bool is_watched() const { return size_ == 1 || membership_->is_watched(); }
   uint64_t silence_seconds() const { return silence_seconds_; }

@@ -13,6 +13,10 @@ namespace {
 
 // Sends of one step to one peer: few, so that the peer's slots are emptied in between.
 constexpr int kSlotsPerStep = 2;
+// How long a rank looks for what another one sent before it went. A process that hardly gets to run
+// looks so often at least.
+constexpr std::chrono::milliseconds kDrainTime{500};
+constexpr int kDrainLooks = 100;
 
 class Runner {
  public:
@@ -26,15 +30,21 @@ class Runner {
     while (!Done()) {
       if (communicator_.failed()) return Failure(communicator_.reason());
       const uint32_t seen = communicator_.Look();
-      if (Step()) {
+      // The slots that a rank sent before it went can still be used, so this looks once more.
+      std::string why;
+      bool progress = Step();
+      if (!progress && wrong_.empty()) {
+        why = WhyStuck(last_progress);
+        progress = !why.empty() && Step();
+      }
+      if (progress) {
         last_progress = std::chrono::steady_clock::now();
+        drain_.reset();
         continue;
       }
       if (!wrong_.empty()) return Fail(wrong_);
-      // The slots that a rank sent before it went can still be used, so this looks once more.
-      const std::string why = WhyStuck(last_progress);
-      if (!why.empty() && !Step()) return Fail(wrong_.empty() ? why : wrong_);
-      if (why.empty()) communicator_.WaitForChange(seen);
+      if (!why.empty() && !MayStillArrive()) return Fail(why);
+      communicator_.WaitForChange(seen);
     }
     return absl::OkStatus();
   }
@@ -46,6 +56,14 @@ class Runner {
   absl::Status Fail(const std::string& reason) {
     communicator_.Fail(reason);
     return Failure(communicator_.reason());
+  }
+
+  // The news that a rank is gone overtakes what it has sent over the network.
+  bool MayStillArrive() {
+    if (!communicator_.uses_network()) return false;
+    const auto now = std::chrono::steady_clock::now();
+    if (!drain_.has_value()) drain_ = Drain{now + kDrainTime, 0};
+    return ++drain_->looks < kDrainLooks || now < drain_->end;
   }
 
   bool Done() const {
@@ -221,8 +239,15 @@ class Runner {
     uint64_t bytes = 0;
   };
 
+  // The last looks for what a rank has sent that is gone.
+  struct Drain {
+    std::chrono::steady_clock::time_point end;
+    int looks = 0;
+  };
+
   Communicator& communicator_;
   Plan& plan_;
+  std::optional<Drain> drain_;
   std::vector<std::optional<Head>> heads_;  // by rank
   std::string wrong_;
 };

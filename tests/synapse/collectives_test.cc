@@ -1,5 +1,8 @@
 // Collectives of several ranks, each a process (reference 5.3).
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <bit>
 #include <cstdlib>
@@ -147,6 +150,35 @@ TEST_P(CollectivesTest, EveryRankSendsToEveryRankInAGroup) {
                   "values of rank " + std::to_string(peer));
     }
   }));
+}
+
+// The news that rank 0 has ended is there before its data has been read.
+TEST_P(CollectivesTest, WhatARankSentBeforeItEndedArrives) {
+  constexpr uint64_t kCount = 600001;  // all of it is on its way when the send has ended
+  if (GetParam().size != 2) GTEST_SKIP() << "needs two ranks";
+  auto* sender = static_cast<pid_t*>(
+      mmap(nullptr, sizeof(pid_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(static_cast<void*>(sender), MAP_FAILED);
+  ExpectAllFine(RunRanks(2, [&](Rank& rank) {
+    if (rank.rank() == 0) *sender = getpid();
+    const hcclComm_t comm = rank.Join();
+    const uint64_t place = Put(rank, Values<float>(0, kCount));
+    rank.Check(rank.api().hcclAllReduce(Pointer(place), Pointer(place), 1, hcclFloat32, hcclMax,
+                                        comm, rank.stream()),
+               "hcclAllReduce");
+    rank.Check(rank.Synchronize(), "synStreamSynchronize");
+    if (rank.rank() == 0) {
+      rank.Check(rank.api().hcclSend(Pointer(place), kCount, hcclFloat32, 1, comm, rank.stream()),
+                 "hcclSend");
+      rank.Check(rank.Synchronize(), "synStreamSynchronize");
+      return;
+    }
+    while (kill(*sender, 0) == 0) usleep(1000);
+    rank.Check(rank.api().hcclRecv(Pointer(place), kCount, hcclFloat32, 0, comm, rank.stream()),
+               "hcclRecv");
+    rank.Expect(Get<float>(rank, place, kCount) == Values<float>(0, kCount), "what was sent");
+  }));
+  munmap(sender, sizeof(pid_t));
 }
 
 INSTANTIATE_TEST_SUITE_P(SharedMemory, CollectivesTest,

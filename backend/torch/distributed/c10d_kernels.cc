@@ -31,6 +31,12 @@ class Arguments {
   c10::intrusive_ptr<c10d::Backend> backend() const {
     return group_->getBackend(c10::DeviceType::HPU);
   }
+  // Returns the backend for a call that runs now. Recorded collectives run before it: the other
+  // ranks may have run theirs, and all must make the calls of a group in one order.
+  c10::intrusive_ptr<c10d::Backend> backend_for_call() const {
+    if (RecordsCollectives()) QueueRecordedCollectives();
+    return backend();
+  }
   // Returns the work of `record`, which gets the group's recorded collectives, if collectives are
   // recorded and it has one; else that of `run`, which gets the backend.
   template <typename Record, typename Run>
@@ -40,7 +46,7 @@ class Arguments {
       const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
       if (WorkPointer work = record(RecordedCollectives(*group_))) return work;
     }
-    return run(*backend());
+    return run(*backend_for_call());
   }
   const IValue* Find(std::string_view name) const {
     const auto index = schema_.argumentIndexWithName(name);
@@ -112,23 +118,23 @@ void Send(const c10::OperatorHandle& op, Stack* stack) {
   const Arguments call(op, *stack);
   Tensors tensors = call.List("tensors");
   Finish(op, stack, tensors,
-         call.backend()->send(tensors, static_cast<int>(call.Number("dst")),
-                              static_cast<int>(call.Number("tag"))));
+         call.backend_for_call()->send(tensors, static_cast<int>(call.Number("dst")),
+                                       static_cast<int>(call.Number("tag"))));
 }
 
 void Receive(const c10::OperatorHandle& op, Stack* stack) {
   const Arguments call(op, *stack);
   Tensors tensors = call.List("tensors");
   Finish(op, stack, tensors,
-         call.backend()->recv(tensors, static_cast<int>(call.Number("src")),
-                              static_cast<int>(call.Number("tag"))));
+         call.backend_for_call()->recv(tensors, static_cast<int>(call.Number("src")),
+                                       static_cast<int>(call.Number("tag"))));
 }
 
 void ReceiveFromAny(const c10::OperatorHandle& op, Stack* stack) {
   const Arguments call(op, *stack);
   Tensors tensors = call.List("tensors");
   Finish(op, stack, tensors,
-         call.backend()->recvAnysource(tensors, static_cast<int>(call.Number("tag"))));
+         call.backend_for_call()->recvAnysource(tensors, static_cast<int>(call.Number("tag"))));
 }
 
 void Broadcast(const c10::OperatorHandle& op, Stack* stack) {
@@ -172,7 +178,7 @@ void ReduceToRoot(const c10::OperatorHandle& op, Stack* stack) {
   const Arguments call(op, *stack);
   Tensors tensors = call.List("tensors");
   const auto options = call.WithRoot(call.WithReduction<c10d::ReduceOptions>());
-  Finish(op, stack, tensors, call.backend()->reduce(tensors, options));
+  Finish(op, stack, tensors, call.backend_for_call()->reduce(tensors, options));
 }
 
 void AllGather(const c10::OperatorHandle& op, Stack* stack) {
@@ -276,7 +282,7 @@ void Gather(const c10::OperatorHandle& op, Stack* stack) {
   std::vector<Tensors> outputs = call.Lists("output_tensors");
   Tensors inputs = call.List("input_tensors");
   const auto options = call.WithRoot(call.With(c10d::GatherOptions()));
-  Finish(op, stack, outputs, call.backend()->gather(outputs, inputs, options));
+  Finish(op, stack, outputs, call.backend_for_call()->gather(outputs, inputs, options));
 }
 
 void Scatter(const c10::OperatorHandle& op, Stack* stack) {
@@ -284,7 +290,7 @@ void Scatter(const c10::OperatorHandle& op, Stack* stack) {
   Tensors outputs = call.List("output_tensors");
   std::vector<Tensors> inputs = call.Lists("input_tensors");
   const auto options = call.WithRoot(call.With(c10d::ScatterOptions()));
-  Finish(op, stack, outputs, call.backend()->scatter(outputs, inputs, options));
+  Finish(op, stack, outputs, call.backend_for_call()->scatter(outputs, inputs, options));
 }
 
 void AllToAll(const c10::OperatorHandle& op, Stack* stack) {
@@ -292,7 +298,7 @@ void AllToAll(const c10::OperatorHandle& op, Stack* stack) {
   Tensors outputs = call.List("output_tensors");
   Tensors inputs = call.List("input_tensors");
   const auto options = call.With(c10d::AllToAllOptions());
-  Finish(op, stack, outputs, call.backend()->alltoall(outputs, inputs, options));
+  Finish(op, stack, outputs, call.backend_for_call()->alltoall(outputs, inputs, options));
 }
 
 void AllToAllSingle(const c10::OperatorHandle& op, Stack* stack) {
@@ -315,7 +321,7 @@ void AllToAllSingle(const c10::OperatorHandle& op, Stack* stack) {
 void Barrier(const c10::OperatorHandle& op, Stack* stack) {
   const Arguments call(op, *stack);
   const auto options = call.With(c10d::BarrierOptions());
-  Finish(op, stack, at::Tensor(), call.backend()->barrier(options));
+  Finish(op, stack, at::Tensor(), call.backend_for_call()->barrier(options));
 }
 
 using Kernel = void (*)(const c10::OperatorHandle&, Stack*);

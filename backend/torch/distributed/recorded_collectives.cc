@@ -130,6 +130,10 @@ bool RecordsCollectives() {
   return recorder.IsCapturing() || in_lazy_mode.load(std::memory_order_relaxed);
 }
 
+void QueueRecordedCollectives() {
+  if (!Recorder::Get().IsCapturing()) runtime::QueueRecorded(&CurrentStream());
+}
+
 at::Tensor RecordedCollectives::Call(const char* name, std::vector<IValue> arguments) const {
   arguments.emplace_back(name_);
   for (const char* each : {name, "wait_tensor"}) {

@@ -17,6 +17,9 @@ void SetLazyCollectives(bool recorded);
 // Returns whether the calls of this thread record collectives now.
 bool RecordsCollectives();
 
+// Queues what the current stream has recorded in lazy mode. In a capture it does nothing.
+void QueueRecordedCollectives();
+
 // The collectives of one process group. Each function records what the collective of c10d with the
 // same name does, and returns its work, which has ended: its results are in the order of the
 // recording. Returns null, and records nothing, for what has no functional form (a reduction, or a

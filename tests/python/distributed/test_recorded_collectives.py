@@ -170,6 +170,33 @@ assert counts("recorded") == 0
     )
 
 
+def test_calls_without_a_functional_form_follow_what_is_recorded() -> None:
+    """Otherwise the receiver would wait for a sender that waits in the recorded collective."""
+    expect_success(
+        2,
+        SETUP
+        + """
+y, sent, received = x.clone(), torch.full((3,), 11.0, device="hpu"), torch.zeros(3, device="hpu")
+torch.hpu.synchronize()
+for round in range(3):
+    dist.all_reduce(y)
+    if rank == 0:
+        dist.send(sent, 1)
+    else:
+        dist.recv(received, 0)
+        equal(received, torch.full((3,), 11.0))
+    dist.broadcast(y, 0)
+    dist.scatter(received, [sent, sent + 1] if rank == 0 else None, 0)
+    equal(received, torch.full((3,), 11.0 + rank))
+    dist.all_reduce(y, dist.ReduceOp.MAX)
+    dist.barrier()
+    if round == 0:
+        equal(y, sum(all_x))
+""",
+        LAZY,
+    )
+
+
 def test_a_wrapped_tensor_parallel_model() -> None:
     """Each call after the first one is a replay."""
     expect_success(
