@@ -155,7 +155,9 @@ TEST_P(CollectivesTest, EveryRankSendsToEveryRankInAGroup) {
 // The news that rank 0 has ended is there before its data has been read.
 TEST_P(CollectivesTest, WhatARankSentBeforeItEndedArrives) {
   constexpr uint64_t kCount = 600001;  // all of it is on its way when the send has ended
-  if (GetParam().size != 2) GTEST_SKIP() << "needs two ranks";
+  if (!GetParam().network || GetParam().size != 2) {
+    GTEST_SKIP() << "with shared memory there is less room (CollectiveErrorTest)";
+  }
   auto* sender = static_cast<pid_t*>(
       mmap(nullptr, sizeof(pid_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   ASSERT_NE(static_cast<void*>(sender), MAP_FAILED);
