@@ -130,6 +130,10 @@ def undeclared_writes() -> dict[str, tuple[list[str], str]]:
     """Returns the operators that write to arguments although their schemas do not say so, by name:
     those arguments, and the one that says whether they are written to ("": they always are)."""
 
+def dropout_switches() -> list[tuple[str, str]]:
+    """Returns the arguments that turn off what an operator draws random numbers for, by 0 or False:
+    the namespace of the operators ("": any) and the name."""
+
 def extension_libraries() -> list[str]:
     """Returns the files of the loaded objects that are linked against PyTorch and are neither
     PyTorch's nor this package's: Python cannot see the code that they registered with its
