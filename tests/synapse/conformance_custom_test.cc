@@ -23,6 +23,16 @@ class CustomTest : public DeviceTest {
     unsetenv("GC_KERNEL_PATH");
     DeviceTest::TearDown();
   }
+  void StartGraph() {
+    ASSERT_EQ(api_->synGraphCreate(&graph_, synDeviceGaudi2), synSuccess);
+    addresses_.clear();
+  }
+  void ExpectLaterLaunchesRun() {
+    StartGraph();
+    OneNode("test_axpy", 2);
+    EXPECT_SUCCESS(LaunchAll(Compile()));
+    EXPECT_EQ(Result(1, 2), (std::vector<float>{3, 3}));
+  }
   static void UseTestLibrary() { setenv("GC_KERNEL_PATH", CUSTOM_TEST_KERNELS, 1); }
 
   synTensor Tensor(std::vector<uint64_t> sizes, const std::vector<float>& values = {}) {
@@ -178,11 +188,7 @@ TEST_F(CustomTest, AFailureReachesTheStreamAndLaterLaunchesRun) {
   EXPECT_NE(Message().find("custom kernel test_fail of version 1: run() failed with code 7: task "),
             std::string::npos)
       << Message();
-  ASSERT_EQ(api_->synGraphCreate(&graph_, synDeviceGaudi2), synSuccess);
-  addresses_.clear();
-  OneNode("test_axpy", 2);
-  EXPECT_SUCCESS(LaunchAll(Compile()));
-  EXPECT_EQ(Result(1, 2), (std::vector<float>{3, 3}));
+  ExpectLaterLaunchesRun();
 }
 
 TEST_F(CustomTest, ExceptionsAreFailures) {
@@ -193,8 +199,7 @@ TEST_F(CustomTest, ExceptionsAreFailures) {
       Message(),
       "recipe custom: custom kernel test_throw_early of version 1: prepare() failed with code "
       "-1: it threw an exception");
-  ASSERT_EQ(api_->synGraphCreate(&graph_, synDeviceGaudi2), synSuccess);
-  addresses_.clear();
+  StartGraph();
   OneNode("test_throw", 1);
   EXPECT_SUCCESS(LaunchAll(Compile()));
   EXPECT_EQ(api_->synStreamSynchronize(stream_), synFail);
@@ -202,11 +207,7 @@ TEST_F(CustomTest, ExceptionsAreFailures) {
                            "threw an exception: no such thing"),
             std::string::npos)
       << Message();
-  ASSERT_EQ(api_->synGraphCreate(&graph_, synDeviceGaudi2), synSuccess);
-  addresses_.clear();
-  OneNode("test_axpy", 2);
-  EXPECT_SUCCESS(LaunchAll(Compile()));
-  EXPECT_EQ(Result(1, 2), (std::vector<float>{3, 3}));
+  ExpectLaterLaunchesRun();
 }
 
 TEST_F(CustomTest, WhatItMakesOfWeightsIsNotKept) {

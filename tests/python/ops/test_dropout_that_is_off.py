@@ -1,5 +1,5 @@
-"""What could draw random numbers and drops nothing leaves the generator alone, whichever way it
-runs: attention in inference, for example."""
+"""Operators whose dropout is off, such as attention in inference, leave the generator alone,
+whichever way they run."""
 
 from __future__ import annotations
 
