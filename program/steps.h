@@ -78,7 +78,7 @@ struct CollectiveStep {
 
   Op op = Op::kAllReduce;
   ReduceOp reduce_op = ReduceOp::kNone;
-  std::string group;        // the process group's name in c10d
+  std::string group;        // backend/torch/programs/group_names.h
   uint32_t group_size = 0;  // the number of ranks that the shapes are made for; 0 = any number
   int32_t root = -1;        // kBroadcast: rank in the group; else -1
   std::vector<uint32_t> inputs;

@@ -11,6 +11,7 @@
 #include "backend/torch/device/errors.h"
 #include "backend/torch/device/pending_storage.h"
 #include "backend/torch/distributed/hccl_call.h"
+#include "backend/torch/programs/group_names.h"
 
 namespace hpu::torch_backend {
 namespace {
@@ -65,6 +66,7 @@ HcclBackend::HcclBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int si
       process_(getpid()),
       watched_(std::make_unique<Watched>()) {
   init();
+  if (!options_->group_name.empty()) NumberGroup(options_->group_name);
   watched_->thread = std::thread([this] { Watch(); });
   std::lock_guard lock(backends_mutex);
   Backends().push_back(this);

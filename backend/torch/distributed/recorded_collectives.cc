@@ -10,6 +10,7 @@
 
 #include "backend/torch/device/run_now.h"
 #include "backend/torch/eager/cpu_call.h"
+#include "backend/torch/programs/group_names.h"
 #include "backend/torch/record/call_rule.h"
 #include "backend/torch/record/recorder.h"
 
@@ -135,12 +136,14 @@ void QueueRecordedCollectives() {
 }
 
 at::Tensor RecordedCollectives::Call(const char* name, std::vector<IValue> arguments) const {
-  arguments.emplace_back(name_);
+  const size_t group = arguments.size();
+  arguments.emplace_back(GroupInPrograms(name_));
   for (const char* each : {name, "wait_tensor"}) {
     Functional& functional = Functional::Find(each);
     const size_t count = arguments.size();
     Stack stack = std::move(arguments);
     if (!Recorder::Get().Record(functional.rules, functional.op, count, &stack)) {
+      if (stack.size() > group) stack[group] = name_;
       const CallsRunNow run_now;
       functional.op.callBoxed(&stack);
     }

@@ -3,6 +3,7 @@
 #include "backend/runtime/copy.h"
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/errors.h"
+#include "backend/torch/programs/group_names.h"
 
 namespace hpu::torch_backend {
 namespace {
@@ -35,11 +36,12 @@ void CopyWhereApart(runtime::Stream& stream, const std::vector<at::Tensor>& inpu
 }  // namespace
 
 c10::intrusive_ptr<c10d::Backend> PreparedCollectiveStep::FindBackend() const {
-  const c10::intrusive_ptr<c10d::ProcessGroup> group = c10d::resolve_process_group(step_.group);
+  const std::string name = GroupInProcess(step_.group);
+  const c10::intrusive_ptr<c10d::ProcessGroup> group = c10d::resolve_process_group(name);
   const auto ranks = static_cast<uint32_t>(group->getSize());
   if (step_.group_size != 0 && step_.group_size != ranks) {
     Throw(InvalidArgument("program ", program_, ": it was compiled for ", step_.group_size,
-                          " ranks in the process group \"", step_.group, "\", which has ", ranks));
+                          " ranks in the process group \"", name, "\", which has ", ranks));
   }
   return group->getBackend(c10::DeviceType::HPU);
 }

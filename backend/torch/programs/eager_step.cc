@@ -7,6 +7,7 @@
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/dtypes.h"
 #include "backend/torch/device/errors.h"
+#include "backend/torch/programs/group_names.h"
 #include "backend/torch/programs/optional_type.h"
 #include "backend/torch/pytorch/unstable_torch.h"
 
@@ -182,6 +183,7 @@ PreparedEagerStep::PreparedArgument PreparedEagerStep::Prepare(const c10::Argume
     ForEachTensor(*given, [&](uint32_t tensor) { inputs_.push_back(tensor); });
     return prepared;
   }
+  prepared.is_group = IsGroup(declared) && std::holds_alternative<std::string>(given->value);
   try {
     prepared.constant = Converter(nullptr).Convert(*given, declared.type());
   } catch (const c10::Error& error) {
@@ -198,6 +200,10 @@ void PreparedEagerStep::Run(std::vector<at::Tensor>& tensors) const {
   stack.reserve(arguments_.size());
   const Converter converter(&tensors);
   for (const PreparedArgument& argument : arguments_) {
+    if (argument.is_group) {
+      stack.emplace_back(GroupInProcess(argument.constant.toStringRef()));
+      continue;
+    }
     stack.push_back(argument.dynamic == nullptr
                         ? argument.constant
                         : converter.Convert(*argument.dynamic, argument.type));

@@ -33,6 +33,7 @@ class PreparedEagerStep {
     c10::TypePtr type;
     c10::IValue constant;
     const Argument* dynamic = nullptr;  // it contains a tensor, so it is converted at each call
+    bool is_group = false;              // `constant` is what the program calls a process group
   };
 
   PreparedArgument Prepare(const c10::Argument& declared, const Argument* given);

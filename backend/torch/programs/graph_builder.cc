@@ -1,6 +1,7 @@
 #include "backend/torch/programs/graph_builder.h"
 
 #include "backend/torch/device/dtypes.h"
+#include "backend/torch/programs/group_names.h"
 #include "backend/torch/programs/optional_type.h"
 #include "backend/torch/pytorch/unstable_torch.h"
 #include "graph/graph_builder.h"
@@ -284,6 +285,7 @@ class PyGraphBuilder {
         throw;
       }
     }
+    CallGroupsByPlace(schema, &converted);
     TORCH_CHECK_VALUE(used == args.size() + kwargs.size(), target,
                       " is given an argument that it does not declare, or one twice");
     return converted;
@@ -385,6 +387,8 @@ void BindGraphBuilder(py::module_& module) {
     return types;
   });
   module.def("describe", &Describe, py::arg("tensor"));
+  module.def("joined_groups", &NumberedGroups);
+  module.def("group_in_programs", &GroupInPrograms, py::arg("name"));
 }
 
 }  // namespace hpu::torch_backend

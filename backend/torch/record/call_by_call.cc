@@ -9,6 +9,7 @@
 #include "backend/torch/device/pending_storage.h"
 #include "backend/torch/eager/kernels.h"
 #include "backend/torch/programs/call_line.h"
+#include "backend/torch/programs/group_names.h"
 #include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
@@ -17,10 +18,24 @@ namespace {
 using c10::IValue;
 using torch::jit::Stack;
 
+bool IsCollective(const c10::OperatorHandle& op) {
+  return op.schema().name().starts_with("_c10d_functional::");
+}
+
+// Recordings call groups as programs do.
+void NameGroups(const c10::OperatorHandle& op, Stack* stack) {
+  if (!IsCollective(op)) return;
+  const std::vector<c10::Argument>& declared = op.schema().arguments();
+  for (size_t i = 0; i < stack->size(); ++i) {
+    IValue& value = (*stack)[i];
+    if (IsGroup(declared[i]) && value.isString()) value = GroupInProcess(value.toStringRef());
+  }
+}
+
 // A work of a functional collective is found by the storage of its result. It is awaited before the
 // memory of that storage moves into the recording's.
 void AwaitCollective(const c10::OperatorHandle& op, const std::vector<at::Tensor>& results) {
-  if (!op.schema().name().starts_with("_c10d_functional::")) return;
+  if (!IsCollective(op)) return;
   static const c10::OperatorHandle wait =
       c10::Dispatcher::singleton().findSchemaOrThrow("_c10d_functional::wait_tensor", "");
   for (const at::Tensor& result : results) {
@@ -40,6 +55,7 @@ void RunCall(const Recording& recording, const Recording::Call& call) {
       stack.push_back(argument.Fill(tensors, number));
     }
   }
+  NameGroups(rule.op, &stack);
   rule.op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::HPU), &stack);
   std::vector<at::Tensor> results;
   for (IValue& result : stack) {

@@ -34,12 +34,12 @@ def equal(got, wanted):
 
 
 def run_ranks(
-    size: int, script: str, variables: dict[str, str] | None = None
+    size: int, script: str, variables: dict[str, str] | None = None, fresh: bool = False
 ) -> list[subprocess.CompletedProcess[str]]:
     """Runs the script in each rank and returns the ended processes.
 
     variables: of the environment. Each rank is the fork of an interpreter that has imported
-    PyTorch, or a fresh one if a variable may have been read by then.
+    PyTorch, or a fresh one if a variable may have been read by then or the script needs one.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "script.py"
@@ -57,7 +57,8 @@ def run_ranks(
             | (variables or {})
             for rank in range(size)
         ]
-        run = _run_forked if act_in_forks(variables or ()) else _run_fresh
+        in_forks = not fresh and act_in_forks(variables or ())
+        run = _run_forked if in_forks else _run_fresh
         return run(path, environments)
 
 
@@ -115,9 +116,11 @@ def _run_forked(
     return results
 
 
-def expect_success(size: int, script: str, variables: dict[str, str] | None = None) -> list[str]:
+def expect_success(
+    size: int, script: str, variables: dict[str, str] | None = None, fresh: bool = False
+) -> list[str]:
     """Returns what each rank printed; fails the test with the errors of a rank that failed."""
-    results = run_ranks(size, script, variables)
+    results = run_ranks(size, script, variables, fresh)
     for rank, result in enumerate(results):
         assert result.returncode == 0, f"rank {rank}: {result.stdout}\n{result.stderr[-4000:]}"
     return [result.stdout for result in results]

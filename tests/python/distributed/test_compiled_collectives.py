@@ -152,14 +152,15 @@ plain = nn.Sequential(*(Block() for _ in range(3)))
 model = nn.Sequential(*(Block() for _ in range(3)))
 model.load_state_dict(plain.state_dict())
 model = model.to("hpu")
-mesh = init_device_mesh("hpu", (size,))
+sizes, names = (size // TENSOR_PARALLEL, TENSOR_PARALLEL), ("replica", "part")
+mesh = init_device_mesh("hpu", sizes, mesh_dim_names=names)["part"]
 for block in model:
     parallelize_module(block, mesh, PLAN)
 function = compiled(model)
 optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (model, plain)]
 for step in range(3):
     data = torch.randn(8, 16, generator=torch.Generator().manual_seed(step))
-    part = data.chunk(size)[rank] if SHARDED else data
+    part = data.chunk(mesh.size())[mesh.get_local_rank()] if SHARDED else data
     losses = []
     for each, optimizer, given in zip((function, plain), optimizers, (part.to("hpu"), data)):
         optimizer.zero_grad()
@@ -168,7 +169,7 @@ for step in range(3):
         optimizer.step()
         losses.append(loss.detach())
     if SHARDED:
-        dist.all_reduce(losses[0])
+        dist.all_reduce(losses[0], group=mesh.get_group())
     equal(*losses)
 graphs = report().graphs
 assert report().eager_segments == 0 and len(graphs) == 2, str(report())
@@ -184,14 +185,15 @@ PLANS = {
 }
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize(("replicas", "ranks_of_each"), [(1, 2), (1, 4), (2, 2)])
 @pytest.mark.parametrize("plan", PLANS)
-def test_tensor_parallel_training(plan, ranks, tmp_path):
-    """Every block of the model is compiled, and all ranks share its programs."""
+def test_tensor_parallel_training(plan, replicas, ranks_of_each, tmp_path):
+    """Every block of the model is compiled, and all ranks share its programs, also those of
+    replicas, whose groups have other names."""
+    text = PARALLEL.replace("PLAN", PLANS[plan]).replace("SHARDED", str(plan == "sequence"))
     printed = expect_success(
-        ranks,
-        COMPILED
-        + PARALLEL.replace("PLAN", PLANS[plan]).replace("SHARDED", str(plan == "sequence")),
+        replicas * ranks_of_each,
+        COMPILED + text.replace("TENSOR_PARALLEL", str(ranks_of_each)),
         {"HPU_CACHE_DIR": str(tmp_path)},
     )
     recipes = {text.rpartition("]")[0] for text in printed}

@@ -51,6 +51,7 @@ def _make(options: Any, backend_options: Any) -> Any:
     backend_options._timeout = (
         timeout if isinstance(timeout, timedelta) else timedelta(seconds=float(timeout))
     )
+    backend_options.group_name = options.group_id
     return module.HcclBackend(
         options.store, options.group_rank, options.group_size, backend_options
     )

@@ -20,6 +20,7 @@ import torch.fx
 from torch.fx import Node
 
 from ... import native
+from ...torch_compat.ops import OpOverload, OpOverloadPacket
 from ..capture.decompositions.int4_weights import block_columns
 from ..capture.inputs import GraphInputs, is_weight
 from ..capture.wire import tensor_bytes
@@ -27,6 +28,9 @@ from ..fingerprints.function_text import Uncacheable, function_text, method_text
 from .code_digest import code_digest
 
 Factors = list[tuple[str, str]]
+
+# The argument of an operator that is the name of a process group.
+_GROUP_NAME = "group_name"
 
 # Inputs are listed one by one up to this number, so that a miss can be explained by reading.
 _LISTED_INPUTS = 16
@@ -36,12 +40,23 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def _place_of_group(target: Any) -> int | None:
+    """Where an operator takes the name of a process group."""
+    operator = getattr(target, "default", None) if isinstance(target, OpOverloadPacket) else target
+    if not isinstance(operator, OpOverload):
+        return None
+    names = [argument.name for argument in operator._schema.arguments]
+    return names.index(_GROUP_NAME) if _GROUP_NAME in names else None
+
+
 class _Canonical:
     def __init__(self, inputs: GraphInputs) -> None:
         self.constants = inputs.constants
         self.attributes = {path: number for number, path in enumerate(inputs.attributes)}
         self.names: dict[Node, str] = {}
         self.functions: dict[Any, str] = {}
+        self.group_places: dict[Any, int] = {}  # by operator that takes a group's name
+        self.group_in_programs = native.torch_module().group_in_programs
 
     def token(self, value: Any) -> str:
         kind = type(value)
@@ -78,6 +93,9 @@ class _Canonical:
         text = self.functions.get(target)
         if text is None:
             text = self.functions[target] = function_text(target)
+            place = _place_of_group(target)
+            if place is not None:
+                self.group_places[target] = place
         return text
 
     def line(self, node: Node) -> str:
@@ -94,9 +112,26 @@ class _Canonical:
             target = self.function(node.target)
         else:
             target = method_text(str(node.target))
-        kwargs = node.kwargs
+        args, kwargs = node.args, node.kwargs
+        if node.target in self.group_places:
+            args, kwargs = self.with_groups_by_place(node)
         named = self.token(dict(kwargs)) if kwargs else "{}"
-        return f"{target}({self.tokens(node.args)};{named})"
+        return f"{target}({self.tokens(args)};{named})"
+
+    def with_groups_by_place(self, node: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call, with process groups as programs call them."""
+
+        def in_programs(value: Any) -> Any:
+            return self.group_in_programs(value) if isinstance(value, str) else value
+
+        place = self.group_places[node.target]
+        args = (
+            *node.args[:place],
+            *map(in_programs, node.args[place : place + 1]),
+            *node.args[place + 1 :],
+        )
+        kwargs = {k: in_programs(v) if k == _GROUP_NAME else v for k, v in node.kwargs.items()}
+        return args, kwargs
 
 
 def canonical_text(module: torch.fx.GraphModule, inputs: GraphInputs) -> str:

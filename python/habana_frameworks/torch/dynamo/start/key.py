@@ -101,7 +101,9 @@ def _folded_text() -> str:
     distributed = torch.distributed
     texts = ["no group"]
     if distributed.is_available() and distributed.is_initialized():
-        texts = [f"rank {distributed.get_rank()} of {distributed.get_world_size()}"]
+        # Programs call groups by their places among these.
+        groups = ", ".join(map(repr, native.torch_module().joined_groups()))
+        texts = [f"rank {distributed.get_rank()} of {distributed.get_world_size()} in {groups}"]
     for name in ("flash", "mem_efficient", "math", "cudnn"):
         texts.append(f"{name} {getattr(torch.backends.cuda, f'{name}_sdp_enabled')()}")
     texts.append(f"overwrite {torch.__future__.get_overwrite_module_params_on_conversion()}")

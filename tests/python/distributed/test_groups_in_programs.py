@@ -1,0 +1,69 @@
+"""Programs call process groups by their places, so that replicas share programs (DIST-2)."""
+
+from __future__ import annotations
+
+from ranks import expect_success
+from test_compiled_collectives import COMPILED
+from test_recorded_collectives import LAZY
+from test_recorded_collectives import SETUP as RECORDED
+
+
+def test_programs_know_groups_by_their_place(tmp_path):
+    """The second run gives the pair another name on both ranks, and rank 0 joins a group before
+    it. So rank 1 finds the stored program without a capture, and rank 0 needs another one.
+
+    The interpreters are fresh, because a fork has imported functional collectives before the
+    package, which then cannot describe their kernels in a key."""
+    script = f"""{COMPILED}
+GROUPS
+pair = dist.new_group([0, 1])
+function = compiled(lambda x: functional.all_reduce(x + 1, "sum", pair) * 2)
+equal(function(x), 2 * (sum(all_x) + size))
+graph, = report().graphs
+print(pair.group_name, graph.origin == "compiled", graph.capture_ms > 0)
+"""
+    variables = {"HPU_CACHE_DIR": str(tmp_path)}
+    first = expect_success(2, script.replace("GROUPS", ""), variables, fresh=True)
+    assert {text.split()[0] for text in first} == {"1"}
+    more = script.replace("GROUPS", "dist.new_group([0])")
+    second = expect_success(2, more, variables, fresh=True)
+    assert [text.strip() for text in second] == ["2 True True", "2 False False"]
+
+
+PAIRS = """
+pairs = [dist.new_group([first, first + 1]) for first in range(0, size, 2)]
+pair, both = pairs[rank // 2], [rank // 2 * 2, rank // 2 * 2 + 1]
+y = x * 2
+dist.all_reduce(y, group=pair)
+gathered = torch.empty(16, 3, device="hpu")
+dist.all_gather_into_tensor(gathered, x, group=pair)
+core.mark_step()
+equal(y, 2 * sum(all_x[each] for each in both))
+equal(gathered, torch.cat([all_x[each] for each in both]))
+"""
+
+
+def test_replicas_share_the_programs_of_their_recordings(tmp_path) -> None:
+    """Their groups have other names in PyTorch, and the same place on each rank."""
+    printed = expect_success(
+        4,
+        f"""{RECORDED}{PAIRS}
+print(sum(graph.origin == "compiled" for graph in report().graphs), len(report().graphs))
+""",
+        LAZY | {"HPU_CACHE_DIR": str(tmp_path)},
+    )
+    counts = sorted(text.strip() for text in printed)
+    assert counts == ["0 1", "0 1", "0 1", "1 1"]
+
+
+def test_groups_of_recordings_that_run_call_by_call() -> None:
+    expect_success(
+        4,
+        f"""{RECORDED}
+from habana_frameworks.torch.lazy import recordings
+recordings.compile_recording = lambda *_: recordings.Answer(None, "this test says so")
+{PAIRS}
+assert counts("runs_by_call") == 1
+""",
+        LAZY,
+    )
