@@ -79,9 +79,26 @@ uint32_t PurposeOf(const CompiledFunction& function, const Recording& recording)
 
 }  // namespace
 
-bool RecordedProgram::Holds(const std::vector<double>& numbers) const {
-  return std::ranges::all_of(
-      fixed, [&](const auto& number) { return SameNumber(numbers[number.first], number.second); });
+int64_t RecordedProgram::Input::OffsetIn(const Recording& recording) const {
+  const int64_t bytes = recording.values()[value].first_byte + distance;
+  return bytes / static_cast<int64_t>(c10::elementSize(form.dtype));
+}
+
+bool RecordedProgram::Input::LiesIn(const Recording& recording) const {
+  const Recording::Value& in = recording.values()[value];
+  if (in.kind == Recording::Value::Kind::kHost) return true;
+  const int64_t first = in.first_byte + distance;
+  return first >= 0 && first % static_cast<int64_t>(c10::elementSize(form.dtype)) == 0 &&
+         static_cast<size_t>(first) + form.StorageBytes() <= in.storage.nbytes();
+}
+
+bool RecordedProgram::IsFor(const Recording& recording) const {
+  const std::vector<double>& numbers = recording.numbers();
+  return std::ranges::all_of(fixed,
+                             [&](const auto& number) {
+                               return SameNumber(numbers[number.first], number.second);
+                             }) &&
+         std::ranges::all_of(inputs, [&](const Input& input) { return input.LiesIn(recording); });
 }
 
 std::vector<at::Tensor> RecordedProgram::Run(const Recording& recording) const {
@@ -91,7 +108,7 @@ std::vector<at::Tensor> RecordedProgram::Run(const Recording& recording) const {
     const Recording::Value& value = recording.values()[input.value];
     tensors.push_back(value.kind == Recording::Value::Kind::kHost
                           ? value.host
-                          : input.form.Over(value.storage, input.offset));
+                          : input.form.Over(value.storage, input.OffsetIn(recording)));
   }
   if (!varying.empty()) {
     std::vector<float> numbers;
@@ -125,9 +142,10 @@ std::shared_ptr<const RecordedProgram> CompileRecording(const Recording& recordi
     std::vector<uint32_t> input_values;
     for (uint32_t i = 0; i < values.size(); ++i) {
       if (values[i].kind == Recording::Value::Kind::kHost) {
-        inputs.append(py::make_tuple(py::cast(values[i].host), 0, false, false));
+        inputs.append(py::make_tuple(py::cast(values[i].host), 0, 0, false, false));
       } else if (values[i].kind == Recording::Value::Kind::kInput) {
         inputs.append(py::make_tuple(NameOf(values[i].storage), values[i].storage.nbytes(),
+                                     values[i].first_byte,
                                      values[i].parameter == Recording::Parameter::kFixed,
                                      values[i].parameter == Recording::Parameter::kTrained));
       } else {
@@ -152,9 +170,10 @@ std::shared_ptr<const RecordedProgram> CompileRecording(const Recording& recordi
       // An input in place is a value that the program fills.
       const uint32_t value =
           place < input_values.size() ? input_values[place] : filled[place - input_values.size()];
-      result->inputs.push_back({value,
-                                {input.attr("dtype").cast<at::ScalarType>(), sizes, strides},
-                                input.attr("offset").cast<int64_t>()});
+      const auto dtype = input.attr("dtype").cast<at::ScalarType>();
+      const int64_t bytes =
+          input.attr("offset").cast<int64_t>() * static_cast<int64_t>(c10::elementSize(dtype));
+      result->inputs.push_back({value, {dtype, sizes, strides}, bytes - values[value].first_byte});
     }
   });
   const std::set<uint32_t> inputs(result->varying.begin(), result->varying.end());
@@ -171,7 +190,7 @@ std::shared_ptr<const RecordedProgram> ProgramsOfRecording::Get(const Recording&
                                                                 const std::vector<uint32_t>& filled,
                                                                 uint64_t* compilations) {
   for (const auto& known : programs_) {
-    if (known->Holds(recording.numbers())) return known;
+    if (known->IsFor(recording)) return known;
   }
   const auto now = std::chrono::steady_clock::now();
   if (passing_ != nullptr && now - passing_at_ < kRetryAfter) return passing_;

@@ -26,7 +26,13 @@ struct RecordedProgram {
   struct Input {
     uint32_t value = 0;
     TensorForm form;
-    int64_t offset = 0;
+    int64_t distance = 0;  // in bytes from the value's first_byte
+
+    // Both take a recording of the same calls, whose operands may begin elsewhere in their
+    // storages. The input begins there, in elements.
+    int64_t OffsetIn(const Recording& recording) const;
+    // Returns whether the storage has the elements. An input may be more of it than the operands.
+    bool LiesIn(const Recording& recording) const;
   };
   std::vector<Input> inputs;
   // The numbers of the recording that are an input of the program, in its order; it comes after the
@@ -37,7 +43,8 @@ struct RecordedProgram {
   // The number of what a message says that the launches are for, without lines.
   uint32_t purpose = 0;
 
-  bool Holds(const std::vector<double>& numbers) const;
+  // Returns whether a recording of the same calls has the numbers and the memory of this program.
+  bool IsFor(const Recording& recording) const;
   // Runs the program and returns its outputs, which are the values of `filled`.
   std::vector<at::Tensor> Run(const Recording& recording) const;
 };

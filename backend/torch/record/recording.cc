@@ -16,8 +16,9 @@ namespace {
 
 using Parameter = Recording::Parameter;
 
-// The words of a recording have two before the number of a storage that was made before it: its
-// kind, and its size in bytes. Both are part of the program.
+// The words of a recording have its kind before the number of a storage that was made before it,
+// and the size in bytes of one without elements, because a program that fills it has results of
+// that size.
 uint64_t KindWord(const Recording::Value& value) {
   const bool is_empty = value.kind == Recording::Value::Kind::kEmpty;
   return ~(is_empty ? 1 : 2 + static_cast<uint64_t>(value.parameter));
@@ -34,6 +35,10 @@ Parameter ParameterOf(const at::Tensor& tensor) {
 // Returns whether somebody beside the recording holds the storage.
 bool IsHeld(const Recording::Value& value) {
   return value.storage.use_count() > 1 && value.storage.nbytes() > 0;
+}
+
+int64_t DistanceIn(const Recording::Value& value, const TensorForm& form, int64_t offset) {
+  return offset * static_cast<int64_t>(c10::elementSize(form.dtype)) - value.first_byte;
 }
 
 size_t NewResults(const CallRule& rule) {
@@ -70,12 +75,27 @@ uint32_t Recording::ValueOf(const at::Tensor& tensor) {
   }
   const auto known = inputs_.find(storage);
   if (known != inputs_.end()) return known->second;
-  return AddInput({Value::Kind::kInput, tensor.storage(), {}, ParameterOf(tensor)});
+  return AddInput({.kind = Value::Kind::kInput,
+                   .storage = tensor.storage(),
+                   .parameter = ParameterOf(tensor),
+                   .first_byte = tensor.storage_offset() * static_cast<int64_t>(tensor.itemsize())});
 }
 
 void Recording::NoteStorage(const Value& value) {
   words_.push_back(KindWord(value));
-  words_.push_back(value.storage.nbytes());
+  if (value.kind == Value::Kind::kEmpty) words_.push_back(value.storage.nbytes());
+}
+
+void Recording::AddOperand(const CallRule& rule, size_t tensor, const Operand& operand) {
+  words_.push_back(operand.value);
+  words_.push_back(static_cast<uint64_t>(
+      DistanceIn(values_[operand.value], rule.tensors[tensor], operand.offset)));
+  operands_.push_back(operand);
+}
+
+int64_t Recording::DistanceOf(const Call& call, size_t tensor) const {
+  const Operand& at = operand(call, tensor);
+  return DistanceIn(values_[at.value], call.rule->tensors[tensor], at.offset);
 }
 
 uint32_t Recording::AddInput(Value value) {
@@ -102,9 +122,7 @@ std::vector<IValue> Recording::Add(std::shared_ptr<const CallRule> rule, const C
     } else {
       operand.value = ValueOf(tensor);
     }
-    words_.push_back(operand.value);
-    words_.push_back(static_cast<uint64_t>(operand.offset));
-    operands_.push_back(operand);
+    AddOperand(*rule, i, operand);
   }
   // Autograd runs a backward without gradients, too, unless they have gradients themselves.
   const bool apart =
@@ -201,10 +219,7 @@ std::unique_ptr<Recording> Recording::Without(const std::vector<uint32_t>& calls
     const size_t first_operand = rest->operands_.size();
     for (size_t k = 0; k < call.rule->tensors.size(); ++k) {
       const Operand& old = operand(call, k);
-      const Operand moved{place_of(old.value), old.offset};
-      rest->words_.push_back(moved.value);
-      rest->words_.push_back(static_cast<uint64_t>(moved.offset));
-      rest->operands_.push_back(moved);
+      rest->AddOperand(*call.rule, k, {place_of(old.value), old.offset});
     }
     const auto first_result = static_cast<uint32_t>(rest->values_.size());
     for (size_t k = 0; k < NewResults(*call.rule); ++k) place_of(call.first_result + k);

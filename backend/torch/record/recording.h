@@ -31,6 +31,8 @@ class Recording {
     at::Tensor host;  // kHost
     // kInput: whether it is a parameter, and whether gradients of it are wanted.
     Parameter parameter = Parameter::kNone;
+    // kInput: the byte of the storage where the first operand that lies there begins.
+    int64_t first_byte = 0;
     bool written = false;  // in place, by a call
   };
   struct Call {
@@ -70,8 +72,10 @@ class Recording {
   const std::vector<Value>& values() const { return values_; }
   const std::vector<Call>& calls() const { return calls_; }
   const std::vector<double>& numbers() const { return numbers_; }
-  // Returns words that are equal for equal calls, whatever their numbers are.
-  // Equal words also mean storages of equal kinds and sizes.
+  // Returns words that are equal for equal calls, whatever their numbers are, and wherever in the
+  // storages of inputs they begin: for an input, the words say how far its operands are from the
+  // first one. Equal words also mean storages of equal kinds, and of equal sizes if they are no
+  // inputs.
   const SignatureWords& words() const { return words_; }
   const Operand& operand(const Call& call, size_t tensor) const {
     return operands_[call.first_operand + tensor];
@@ -93,6 +97,9 @@ class Recording {
   std::vector<uint32_t> GiveMemoryToParts();
   // Returns whether the tensor is all of a storage that had no memory before this recording.
   bool IsEmptyStorage(const at::Tensor& tensor, const Operand& operand) const;
+  // Returns how many bytes after the first operand of its storage, if that is an input, a tensor of
+  // a call begins; in other storages, after the beginning.
+  int64_t DistanceOf(const Call& call, size_t tensor) const;
   // Returns where the numbers of a call end.
   size_t EndOfNumbers(size_t call) const;
   // Returns the tensors of a call over the storages of this recording.
@@ -104,6 +111,8 @@ class Recording {
   uint32_t AddPending(Value::Kind kind, c10::Storage storage);
   uint32_t AddInput(Value value);
   void NoteStorage(const Value& value);
+  // Adds a tensor of the rule's to the operands and to the words.
+  void AddOperand(const CallRule& rule, size_t tensor, const Operand& operand);
   // Takes a value of another recording over.
   uint32_t Take(Value value);
 

@@ -41,9 +41,8 @@ std::string StructureOf(const Recording& recording, const std::vector<uint32_t>&
       calls.List(std::span(call.rule->words));
     }
     for (size_t i = 0; i < call.rule->tensors.size(); ++i) {
-      const Recording::Operand& operand = recording.operand(call, i);
-      calls.Word(operand.value);
-      calls.Word(static_cast<uint64_t>(operand.offset));
+      calls.Word(recording.operand(call, i).value);
+      calls.Word(static_cast<uint64_t>(recording.DistanceOf(call, i)));
     }
     calls.Word(call.first_result);
   }
@@ -53,7 +52,9 @@ std::string StructureOf(const Recording& recording, const std::vector<uint32_t>&
   for (const Recording::Value& value : recording.values()) {
     bytes.Word(static_cast<uint64_t>(value.kind));
     bytes.Word(static_cast<uint64_t>(value.parameter));
-    bytes.Word(value.kind == Recording::Value::Kind::kHost ? 0 : value.storage.nbytes());
+    const bool is_made = value.kind == Recording::Value::Kind::kMade ||
+                         value.kind == Recording::Value::Kind::kEmpty;
+    bytes.Word(is_made ? value.storage.nbytes() : 0);
   }
   bytes.List(std::span(filled));
   return bytes.Take();

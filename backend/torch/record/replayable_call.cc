@@ -63,7 +63,7 @@ ReplayableCall::ReplayableCall(const Recording& recording, const std::vector<uin
       if (value.kind == Recording::Value::Kind::kHost) {
         inputs_.push_back({.kept = value.host, .form = input.form});
       } else {
-        inputs_.push_back(PlaceOf(value.storage, input.form, input.offset));
+        inputs_.push_back(PlaceOf(value.storage, input.form, input.OffsetIn(recording)));
       }
     }
   }

@@ -26,6 +26,7 @@ _PYTORCHS = "aten"
 def recording_key(
     calls: Sequence[Any],
     structure: bytes,
+    forms: str,
     numbers: Sequence[float],
     varying: Sequence[int],
     in_place: bool,
@@ -34,6 +35,7 @@ def recording_key(
     """The key, or None where a call is of an operator whose kernels cannot be described.
 
     structure: the calls without floating-point numbers.
+    forms: the inputs of the program.
     varying: the places of the numbers that are an input of the program; their values are not in the
     key.
     """
@@ -46,6 +48,7 @@ def recording_key(
         return [
             ("recording", hashlib.sha256(structure).hexdigest()),
             ("calls", str(len(calls))),
+            ("inputs", hashlib.sha256(forms.encode()).hexdigest()),
             ("numbers", " ".join(map(repr, fixed)) or "none"),
             ("varying numbers", " ".join(map(str, varying)) or "none"),
             ("in place", str(in_place)),

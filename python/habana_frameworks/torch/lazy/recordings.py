@@ -53,9 +53,9 @@ _counter = itertools.count()
 RecordedCall = tuple[str, str, tuple[Any, ...], dict[str, Any], Sequence[torch.Tensor | None], int]
 # A storage of hpu: its name (UntypedStorage._cdata) and its bytes.
 Value = tuple[int, int]
-# Such a storage, whether it is a weight, and whether it is one that is trained; or a tensor on the
-# CPU in the place of the name.
-Given = tuple[Any, int, bool, bool]
+# Such a storage, the byte where its first operand begins, whether it is a weight, and whether it is
+# one that is trained; or a tensor on the CPU in the place of the name.
+Given = tuple[Any, int, int, bool, bool]
 
 
 class Input(NamedTuple):
@@ -106,7 +106,13 @@ def compile_recording(
         with host_range(f"hpu::prepare {record.name}"):
             capture = _Capture(calls, inputs, filled, varying, in_place)
             front_end = recording_key(
-                calls, structure, numbers, capture.numbers.taken, in_place, record
+                calls,
+                structure,
+                capture.forms_text(),
+                numbers,
+                capture.numbers.taken,
+                in_place,
+                record,
             )
             loaded = capture.stored(front_end, record) if front_end is not None else None
             if loaded is None:
@@ -177,7 +183,8 @@ class _Capture:
         self._weights: list[bool] = []
         self._trained: list[bool] = []
         self._places: list[tuple[int, int]] = []  # its place among the bases
-        for place, (value, size, weight, trained) in enumerate(inputs):
+        self._first_bytes = [first for _, _, first, _, _ in inputs]
+        for place, (value, size, _, weight, trained) in enumerate(inputs):
             if isinstance(value, torch.Tensor):
                 self._add_input(place, id(value), [form_of(value)], "cpu", weight, trained)
             else:
@@ -217,6 +224,15 @@ class _Capture:
         if len(forms) == 1:
             return forms[0]
         return _row(forms, size)
+
+    def forms_text(self) -> str:
+        """The forms of the program's inputs, and where they begin: in bytes after the first operand
+        of their storage, because the structure has the operands so."""
+        first_bytes = [*self._first_bytes, *(0 for _ in self._filled)]
+        return "\n".join(
+            f"{place} {dtype} {sizes} {strides} {offset * dtype.itemsize - first_bytes[place]}"
+            for place, dtype, sizes, strides, offset in self.program_inputs
+        )
 
     def stored(self, front_end: FrontEndKey, record: GraphRecord) -> Loaded | None:
         """The program that the store has for this recording."""
