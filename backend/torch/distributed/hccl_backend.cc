@@ -11,6 +11,7 @@
 #include "backend/torch/device/errors.h"
 #include "backend/torch/device/pending_storage.h"
 #include "backend/torch/distributed/hccl_call.h"
+#include "backend/torch/distributed/recorded_collectives.h"
 #include "backend/torch/programs/group_names.h"
 
 namespace hpu::torch_backend {
@@ -372,6 +373,7 @@ void HcclBackend::abort() {
 void HcclBackend::shutdown() {
   LeaveToParent();
   if (watched_ == nullptr) return;
+  QueueBeforeShutdown();
   AwaitWorks();
   TakeFailures();
   std::lock_guard lock(mutex_);

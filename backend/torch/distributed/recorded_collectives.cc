@@ -135,6 +135,15 @@ void QueueRecordedCollectives() {
   if (!Recorder::Get().IsCapturing()) runtime::QueueRecorded(&CurrentStream());
 }
 
+void QueueBeforeShutdown() {
+  if (!Recorder::IsLazy()) return;
+  try {
+    Recorder::Get().QueueStream(std::nullopt, "destroy_process_group()");
+  } catch (const std::exception& error) {
+    TORCH_WARN("destroy_process_group() could not run what lazy mode had recorded: ", error.what());
+  }
+}
+
 at::Tensor RecordedCollectives::Call(const char* name, std::vector<IValue> arguments) const {
   const size_t group = arguments.size();
   arguments.emplace_back(GroupInPrograms(name_));

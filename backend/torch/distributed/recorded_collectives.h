@@ -20,6 +20,10 @@ bool RecordsCollectives();
 // Queues what the current stream has recorded in lazy mode. In a capture it does nothing.
 void QueueRecordedCollectives();
 
+// Queues what all streams have recorded in lazy mode: a process group is about to go, whose
+// collectives may be among it. Warns of an error, which must not keep the group.
+void QueueBeforeShutdown();
+
 // The collectives of one process group. Each function records what the collective of c10d with the
 // same name does, and returns its work, which has ended: its results are in the order of the
 // recording. Returns null, and records nothing, for what has no functional form (a reduction, or a

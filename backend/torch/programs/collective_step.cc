@@ -23,6 +23,16 @@ c10d::ReduceOp ReductionOf(CollectiveStep::ReduceOp reduction) {
   }
 }
 
+c10::intrusive_ptr<c10d::ProcessGroup> Resolve(const std::string& program,
+                                               const std::string& name) {
+  try {
+    return c10d::resolve_process_group(name);
+  } catch (const c10::Error&) {
+    Throw(InvalidArgument("program ", program, ": the process group \"", name,
+                          "\", with which it was compiled, has been destroyed"));
+  }
+}
+
 // c10d has these collectives in place only.
 void CopyWhereApart(runtime::Stream& stream, const std::vector<at::Tensor>& inputs,
                     const std::vector<at::Tensor>& outputs) {
@@ -37,7 +47,7 @@ void CopyWhereApart(runtime::Stream& stream, const std::vector<at::Tensor>& inpu
 
 c10::intrusive_ptr<c10d::Backend> PreparedCollectiveStep::FindBackend() const {
   const std::string name = GroupInProcess(step_.group);
-  const c10::intrusive_ptr<c10d::ProcessGroup> group = c10d::resolve_process_group(name);
+  const c10::intrusive_ptr<c10d::ProcessGroup> group = Resolve(program_, name);
   const auto ranks = static_cast<uint32_t>(group->getSize());
   if (step_.group_size != 0 && step_.group_size != ranks) {
     Throw(InvalidArgument("program ", program_, ": it was compiled for ", step_.group_size,

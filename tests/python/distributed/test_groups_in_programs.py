@@ -67,3 +67,21 @@ assert counts("runs_by_call") == 1
 """,
         LAZY,
     )
+
+
+def test_a_start_without_tracing_knows_the_ranks_of_groups(tmp_path):
+    """Dynamo builds the size of a group that is given by name into the graph. The second run gives
+    the same names to other groups."""
+    script = f"""{COMPILED}
+import torch.distributed.distributed_c10d as c10d
+def mean(x, name):
+    return functional.all_reduce(x + 1, "sum", name) / c10d._get_group_size_by_name(name)
+mean = compiled(mean)
+for ranks in ALL_RANKS:
+    group = dist.new_group(ranks)
+    if rank in ranks:
+        equal(mean(x, group.group_name), sum(all_x[each] + 1 for each in ranks) / len(ranks))
+"""
+    variables = {"HPU_CACHE_DIR": str(tmp_path)}
+    for all_ranks in ("[0, 1], [0]", "[0], [0, 1]", "[0], [0, 1]"):
+        expect_success(2, script.replace("ALL_RANKS", f"[{all_ranks}]"), variables, fresh=True)

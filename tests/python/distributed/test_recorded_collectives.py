@@ -365,3 +365,23 @@ equal(x, torch.ones(3))
     assert len(lines) == 4
     for line, name in zip(lines, ("barrier", "gather", "reduce", "all_to_all"), strict=True):
         assert f"and {name} cannot be part of it" in line, line
+
+
+def test_groups_that_are_destroyed_run_what_is_recorded_of_them() -> None:
+    """Only rank 0 reads the result of the second group."""
+    expect_success(
+        2,
+        f"""{SETUP}
+group = dist.new_group([0, 1])
+y = x * 2
+dist.all_reduce(y, group=group)
+dist.destroy_process_group(group)
+equal(y, 2 * sum(all_x))
+z = x * 3
+dist.all_reduce(z)
+dist.destroy_process_group()
+if rank == 0:
+    equal(z, 3 * sum(all_x))
+""",
+        LAZY,
+    )

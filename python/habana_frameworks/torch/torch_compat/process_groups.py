@@ -22,6 +22,12 @@ class _AnyCase(str):
         return isinstance(other, str) and str.upper(self) == str.upper(other)
 
 
+def describe_groups() -> list[str]:
+    """The name of each group that this process has joined, and the ranks of it."""
+    groups = dist.distributed_c10d._world.pg_names.items()
+    return [f"{name} of {dist.get_process_group_ranks(group)}" for group, name in groups]
+
+
 def register(name: str, device: str, make: Callable[[Any, Any], Any]) -> None:
     """`make` gets the options of the group and those of the backend, which may be None."""
     dist.Backend.register_backend(name, make, extended_api=True, devices=[device])

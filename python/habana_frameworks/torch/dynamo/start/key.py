@@ -101,9 +101,12 @@ def _folded_text() -> str:
     distributed = torch.distributed
     texts = ["no group"]
     if distributed.is_available() and distributed.is_initialized():
+        from ...torch_compat.process_groups import describe_groups
+
+        texts = [f"rank {distributed.get_rank()} of {distributed.get_world_size()}"]
+        texts += [f"group {group}" for group in describe_groups()]
         # Programs call groups by their places among these.
-        groups = ", ".join(map(repr, native.torch_module().joined_groups()))
-        texts = [f"rank {distributed.get_rank()} of {distributed.get_world_size()} in {groups}"]
+        texts += [f"joined {name}" for name in native.torch_module().joined_groups()]
     for name in ("flash", "mem_efficient", "math", "cudnn"):
         texts.append(f"{name} {getattr(torch.backends.cuda, f'{name}_sdp_enabled')()}")
     texts.append(f"overwrite {torch.__future__.get_overwrite_module_params_on_conversion()}")
