@@ -158,10 +158,14 @@ hcclUniqueId HcclBackend::ShareId(const SynapseFunctions& api, const std::string
   }
   try {
     store_->wait({key}, options_->timeout);
-  } catch (const std::exception& error) {
+  } catch (const c10::DistStoreError& error) {
     TORCH_CHECK_WITH(DistBackendError, false, "rank ", getRank(),
                      ": rank 0 did not come to the first call of this process group within ",
-                     options_->timeout.count(), " ms (", error.what(), ")");
+                     options_->timeout.count(), " ms (", error.what_without_backtrace(), ")");
+  } catch (const c10::Error& error) {
+    TORCH_CHECK_WITH(DistBackendError, false, "rank ", getRank(),
+                     ": the store in which rank 0 writes how to join this process group failed: ",
+                     error.what_without_backtrace());
   }
   const std::vector<uint8_t> value = store_->get(key);
   TORCH_CHECK_WITH(DistBackendError, value.size() == 1 + sizeof(id) && value[0] == 1,

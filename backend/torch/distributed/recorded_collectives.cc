@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "backend/torch/device/run_now.h"
+#include "backend/torch/distributed/hccl_call.h"
 #include "backend/torch/eager/cpu_call.h"
 #include "backend/torch/programs/group_names.h"
 #include "backend/torch/record/call_rule.h"
@@ -93,6 +94,14 @@ bool AreOnDevice(const Tensors& tensors) {
   });
 }
 
+// Raises at the call what the collective would raise when the recording runs.
+void CheckReduction(const Tensors& tensors, const c10d::ReduceOp& reduction) {
+  for (const at::Tensor& tensor : tensors) {
+    ElementsToReduce(tensor, reduction);
+    ReductionOf(reduction, tensor.scalar_type());
+  }
+}
+
 bool AreAlike(const Tensors& tensors, const at::Tensor& like) {
   return std::ranges::all_of(tensors, [&](const at::Tensor& tensor) {
     return tensor.scalar_type() == like.scalar_type() && tensor.numel() == like.numel();
@@ -170,6 +179,7 @@ RecordedCollectives::WorkPointer RecordedCollectives::AllReduce(
     const Tensors& tensors, const c10d::ReduceOp& reduction) const {
   const std::optional<std::string> name = NameOf(reduction);
   if (!name.has_value() || !AreOnDevice(tensors)) return nullptr;
+  CheckReduction(tensors, reduction);
   for (const at::Tensor& tensor : tensors) {
     Write(tensor, Call("all_reduce", {tensor.contiguous(), *name}));
   }
@@ -223,6 +233,7 @@ RecordedCollectives::WorkPointer RecordedCollectives::ReduceScatter(
   const std::optional<std::string> name = NameOf(reduction);
   if (!name.has_value() || !AreOnDevice(outputs) || !AreOnDevice(inputs)) return nullptr;
   if (outputs.size() != inputs.size()) return nullptr;
+  CheckReduction(inputs, reduction);
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!AreTimes(inputs[i], outputs[i], size_)) return nullptr;
   }

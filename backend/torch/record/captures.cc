@@ -5,16 +5,18 @@
 #include "backend/runtime/bridge_log.h"
 #include "backend/runtime/stream.h"
 #include "backend/torch/device/run_now.h"
+#include "backend/torch/programs/call_line.h"
 #include "backend/torch/record/recorder.h"
 #include "backend/torch/record/recorder_lock.h"
 
 namespace hpu::torch_backend {
 
 void Recorder::Refuse(OpenCapture& capture, const std::string& what) {
-  if (capture.broken.empty()) capture.broken = what;
-  BRIDGE_LOG(kLazy, kDebug, "gave up capture " << capture.number << ": " << what);
-  TORCH_CHECK(false, "a graph is captured, and ", what,
-              " cannot be part of it; the capture has been given up");
+  const uint32_t line = FindLineOfCaller();
+  const std::string why = WithLine(what + " cannot be part of it", line);
+  if (capture.broken.empty()) capture.broken = why;
+  BRIDGE_LOG(kLazy, kDebug, "gave up capture " << capture.number << ": " << WithLine(what, line));
+  TORCH_CHECK(false, "a graph is captured, and ", why, "; the capture has been given up");
 }
 
 void Recorder::RefuseInCapture(const std::string& who) {
@@ -96,8 +98,7 @@ std::unique_ptr<Recording> Recorder::TakeCapture(uint64_t capture) {
   Leave(ended);
   if (!ended->broken.empty()) {
     ended->recording->Lose("the capture that makes it was given up: " + ended->broken);
-    TORCH_CHECK(false, "the capture was given up, because ", ended->broken,
-                " cannot be part of it");
+    TORCH_CHECK(false, "the capture was given up, because ", ended->broken);
   }
   return std::move(ended->recording);
 }

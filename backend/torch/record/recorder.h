@@ -85,7 +85,7 @@ class Recorder final : public PendingWork, public runtime::RecordedWork {
     uint64_t number = 0;
     uint32_t origin = 0;  // the stream on which it began
     std::unique_ptr<Recording> recording = std::make_unique<Recording>(/*is_capture=*/true);
-    std::string broken;  // why it could not go on
+    std::string broken;  // why it could not go on: "item() cannot be part of it at model.py:12"
   };
   struct StreamState {
     uint32_t stream = 0;

@@ -75,10 +75,11 @@ uint32_t Recording::ValueOf(const at::Tensor& tensor) {
   }
   const auto known = inputs_.find(storage);
   if (known != inputs_.end()) return known->second;
-  return AddInput({.kind = Value::Kind::kInput,
-                   .storage = tensor.storage(),
-                   .parameter = ParameterOf(tensor),
-                   .first_byte = tensor.storage_offset() * static_cast<int64_t>(tensor.itemsize())});
+  return AddInput(
+      {.kind = Value::Kind::kInput,
+       .storage = tensor.storage(),
+       .parameter = ParameterOf(tensor),
+       .first_byte = tensor.storage_offset() * static_cast<int64_t>(tensor.itemsize())});
 }
 
 void Recording::NoteStorage(const Value& value) {

@@ -52,8 +52,8 @@ std::string StructureOf(const Recording& recording, const std::vector<uint32_t>&
   for (const Recording::Value& value : recording.values()) {
     bytes.Word(static_cast<uint64_t>(value.kind));
     bytes.Word(static_cast<uint64_t>(value.parameter));
-    const bool is_made = value.kind == Recording::Value::Kind::kMade ||
-                         value.kind == Recording::Value::Kind::kEmpty;
+    const bool is_made =
+        value.kind == Recording::Value::Kind::kMade || value.kind == Recording::Value::Kind::kEmpty;
     bytes.Word(is_made ? value.storage.nbytes() : 0);
   }
   bytes.List(std::span(filled));

@@ -85,3 +85,23 @@ for ranks in ALL_RANKS:
     variables = {"HPU_CACHE_DIR": str(tmp_path)}
     for all_ranks in ("[0, 1], [0]", "[0], [0, 1]", "[0], [0, 1]"):
         expect_success(2, script.replace("ALL_RANKS", f"[{all_ranks}]"), variables, fresh=True)
+
+
+def test_groups_that_are_destroyed_run_what_is_recorded_of_them() -> None:
+    """Only rank 0 reads the result of the second group."""
+    expect_success(
+        2,
+        f"""{RECORDED}
+group = dist.new_group([0, 1])
+y = x * 2
+dist.all_reduce(y, group=group)
+dist.destroy_process_group(group)
+equal(y, 2 * sum(all_x))
+z = x * 3
+dist.all_reduce(z)
+dist.destroy_process_group()
+if rank == 0:
+    equal(z, 3 * sum(all_x))
+""",
+        LAZY,
+    )
