@@ -1,7 +1,11 @@
 #include "backend/torch/record/call_rule.h"
 
+#include <algorithm>
 #include <atomic>
+#include <iterator>
+#include <limits>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "backend/torch/device/allocator.h"
@@ -92,6 +96,21 @@ bool OverlapInPart(const at::Tensor& a, const at::Tensor& b) {
   };
   if (begin(a) == begin(b) && end(a) == end(b)) return a.strides() != b.strides();
   return begin(a) < end(b) && begin(b) < end(a);
+}
+
+// The operators of lazy/numbers.py.
+bool TakesNumbers(std::string_view name) {
+  constexpr std::string_view kNames[] = {"add",  "sub",     "mul",     "div",
+                                         "rsub", "addcmul", "addcdiv", "fill"};
+  if (!name.starts_with("aten::")) return false;
+  name.remove_prefix(std::string_view("aten::").size());
+  if (name.ends_with('_')) name.remove_suffix(1);
+  return std::ranges::find(kNames, name) != std::end(kNames);
+}
+
+bool IsExactAsDouble(int64_t integer) {
+  constexpr int64_t kMost = int64_t{1} << std::numeric_limits<double>::digits;
+  return -kMost <= integer && integer <= kMost;
 }
 
 }  // namespace
@@ -192,7 +211,37 @@ std::shared_ptr<const CallRule> DescribeCall(const c10::OperatorHandle& op,
 }
 
 RuleTable::RuleTable(const c10::FunctionSchema& schema)
-    : sized_by_numbers_(schema.name() == "aten::arange" || schema.name() == "aten::range") {}
+    : sized_by_numbers_(schema.name() == "aten::arange" || schema.name() == "aten::range"),
+      takes_numbers_(TakesNumbers(schema.name())) {}
+
+void TakeIntegersAsDoubles(c10::ArrayRef<c10::Argument> declared, size_t argument_count,
+                           torch::jit::Stack* stack) {
+  const auto arguments = torch::jit::last(*stack, argument_count);
+  const auto is_number = [](const IValue& value) {
+    return value.isTensor() && value.toTensor().defined() &&
+           value.toTensor().unsafeGetTensorImpl()->is_wrapped_number();
+  };
+  const bool is_floating = std::ranges::any_of(arguments, [&](const IValue& value) {
+    return value.isTensor() && value.toTensor().defined() && !is_number(value) &&
+           at::isFloatingType(value.toTensor().scalar_type());
+  });
+  if (!is_floating) return;
+  for (size_t i = 0; i < argument_count; ++i) {
+    IValue& value = (*stack)[stack->size() - argument_count + i];
+    if (value.isInt() && declared[i].real_type()->kind() == c10::TypeKind::NumberType) {
+      // An alpha of 1 is none, and mostly not given.
+      const bool is_default =
+          declared[i].default_value().has_value() && *declared[i].default_value() == value;
+      if (!is_default && IsExactAsDouble(value.toInt())) value = static_cast<double>(value.toInt());
+    } else if (is_number(value) && value.toTensor().scalar_type() == at::kLong) {
+      const int64_t integer = *value.toTensor().const_data_ptr<int64_t>();
+      if (!IsExactAsDouble(integer)) continue;
+      at::Tensor number = c10::scalar_to_tensor(static_cast<double>(integer));
+      number.unsafeGetTensorImpl()->set_wrapped_number(true);
+      value = std::move(number);
+    }
+  }
+}
 
 std::shared_ptr<const CallRule> RuleTable::Find(const CallSignature& call) {
   const std::lock_guard lock(mutex_);

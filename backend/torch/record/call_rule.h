@@ -99,14 +99,24 @@ class RuleTable {
   // Returns whether the sizes of the results depend on floating-point arguments, so that rules are
   // found by these, too.
   bool sized_by_numbers() const { return sized_by_numbers_; }
+  // Returns whether a number beside a floating-point tensor may become an input of a program
+  // (lazy/numbers.py).
+  bool takes_numbers() const { return takes_numbers_; }
   // Returns null if the rule is not known yet.
   std::shared_ptr<const CallRule> Find(const CallSignature& call);
   void Keep(const CallSignature& call, std::shared_ptr<const CallRule> rule);
 
  private:
   const bool sized_by_numbers_;
+  const bool takes_numbers_;
   std::mutex mutex_;
   SignatureMap<std::shared_ptr<const CallRule>> rules_;
 };
+
+// Replaces the integers of a call that calculates with floating-point tensors by the same numbers
+// as doubles, which PyTorch calculates alike. An integer is part of a program, and a double need
+// not be.
+void TakeIntegersAsDoubles(c10::ArrayRef<c10::Argument> declared, size_t argument_count,
+                           torch::jit::Stack* stack);
 
 }  // namespace hpu::torch_backend

@@ -20,8 +20,12 @@ namespace {
 namespace py = pybind11;
 using c10::IValue;
 
-// A sequence of calls with more programs than this has numbers that no program takes as an input.
-constexpr size_t kMostPrograms = 8;
+// A sequence of calls with so many programs that were not used again has numbers that vary and that
+// no program takes as an input. From then on only numbers that come again are compiled for, and
+// none if even those programs are not used again before they are forgotten.
+constexpr size_t kMostInVain = 8;
+constexpr size_t kMostPrograms = 32;
+constexpr size_t kMostNumbersSeen = 4096;
 
 bool SameNumber(double a, double b) {
   return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
@@ -75,6 +79,15 @@ uint32_t PurposeOf(const CompiledFunction& function, const Recording& recording)
     text += " and " + std::to_string(calls.size() - kMostNamed) + " more";
   }
   return runtime::NumberOfText(text + ")");
+}
+
+std::shared_ptr<const RecordedProgram> WithoutProgram() {
+  static const auto* answer = [] {
+    auto made = std::make_shared<RecordedProgram>();
+    made->refusal = "numbers of its calls vary that no program takes as an input";
+    return new std::shared_ptr<const RecordedProgram>(std::move(made));
+  }();
+  return *answer;
 }
 
 }  // namespace
@@ -186,23 +199,44 @@ std::shared_ptr<const RecordedProgram> CompileRecording(const Recording& recordi
   return result;
 }
 
+bool ProgramsOfRecording::NumbersComeAgain(const Recording& recording,
+                                           const std::set<uint32_t>& varying) {
+  size_t hash = recording.numbers().size();
+  for (uint32_t i = 0; i < recording.numbers().size(); ++i) {
+    if (!varying.contains(i))
+      hash = c10::hash_combine(hash, std::bit_cast<uint64_t>(recording.numbers()[i]));
+  }
+  if (numbers_seen_.size() >= kMostNumbersSeen) numbers_seen_.clear();
+  return !numbers_seen_.insert(hash).second;
+}
+
 std::shared_ptr<const RecordedProgram> ProgramsOfRecording::Get(const Recording& recording,
                                                                 const std::vector<uint32_t>& filled,
                                                                 uint64_t* compilations) {
-  for (const auto& known : programs_) {
-    if (known->IsFor(recording)) return known;
+  for (Known& known : programs_) {
+    if (!known.program->IsFor(recording)) continue;
+    if (!std::exchange(known.used_again, true)) --compiled_in_vain_;
+    return known.program;
   }
   const auto now = std::chrono::steady_clock::now();
   if (passing_ != nullptr && now - passing_at_ < kRetryAfter) return passing_;
   // Numbers that have differed once are inputs from then on, and an optimizer's from the first on.
   const std::vector<uint32_t> updates = recording.NumbersOfUpdates();
   std::set<uint32_t> varying(updates.begin(), updates.end());
-  for (const auto& known : programs_) {
-    varying.insert(known->varying.begin(), known->varying.end());
-    for (const auto& [number, value] : known->fixed) {
+  for (const auto& [program, used_again] : programs_) {
+    varying.insert(program->varying.begin(), program->varying.end());
+    for (const auto& [number, value] : program->fixed) {
       if (!SameNumber(recording.numbers()[number], value)) varying.insert(number);
     }
   }
+  std::set<uint32_t> inputs;
+  if (!programs_.empty()) {
+    inputs.insert(programs_.back().program->varying.begin(),
+                  programs_.back().program->varying.end());
+  }
+  const bool come_again = NumbersComeAgain(recording, inputs);
+  const size_t most_in_vain = come_again ? 2 * kMostPrograms : kMostInVain;
+  if (compiled_in_vain_ >= most_in_vain) return WithoutProgram();
   ++*compilations;
   auto made =
       CompileRecording(recording, filled, {varying.begin(), varying.end()}, Results::kReturned);
@@ -212,7 +246,8 @@ std::shared_ptr<const RecordedProgram> ProgramsOfRecording::Get(const Recording&
     return made;
   }
   if (programs_.size() >= kMostPrograms) programs_.erase(programs_.begin());
-  programs_.push_back(made);
+  programs_.push_back({made});
+  ++compiled_in_vain_;
   return made;
 }
 

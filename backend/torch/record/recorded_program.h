@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,7 +66,9 @@ std::shared_ptr<const RecordedProgram> CompileRecording(const Recording& recordi
 // The programs of one sequence of calls, which differ in numbers. Not thread-safe.
 class ProgramsOfRecording {
  public:
-  // Returns the program for the recording. If there is none yet, it compiles one and counts that.
+  // Returns the program for the recording. If there is none yet, it compiles one and counts that,
+  // unless the numbers are new and too many programs have been compiled for numbers that did not
+  // come again; the answer then has no program.
   std::shared_ptr<const RecordedProgram> Get(const Recording& recording,
                                              const std::vector<uint32_t>& filled,
                                              uint64_t* compilations);
@@ -73,7 +76,17 @@ class ProgramsOfRecording {
   bool ComesAgain() { return std::exchange(has_come_, true); }
 
  private:
-  std::vector<std::shared_ptr<const RecordedProgram>> programs_;
+  struct Known {
+    std::shared_ptr<const RecordedProgram> program;
+    bool used_again = false;
+  };
+  // Returns whether these numbers, without those that are inputs, have come before, and notes that
+  // they have come.
+  bool NumbersComeAgain(const Recording& recording, const std::set<uint32_t>& varying);
+
+  std::vector<Known> programs_;
+  size_t compiled_in_vain_ = 0;    // programs that were compiled and not used again
+  std::set<size_t> numbers_seen_;  // hashes
   // The last answer that may change, and when it came.
   std::shared_ptr<const RecordedProgram> passing_;
   std::chrono::steady_clock::time_point passing_at_;

@@ -80,6 +80,9 @@ Recorder::StreamState& Recorder::CurrentState() {
 bool Recorder::Record(RuleTable& rules, const c10::OperatorHandle& op, size_t argument_count,
                       Stack* stack) {
   using Numbers = CallSignature::Numbers;
+  if (rules.takes_numbers()) {
+    TakeIntegersAsDoubles(op.schema().arguments(), argument_count, stack);
+  }
   const auto arguments = torch::jit::last(*stack, argument_count);
   const Numbers numbers = rules.sized_by_numbers() ? Numbers::kInWords : Numbers::kBeside;
   const CallSignature call(arguments, numbers);

@@ -155,7 +155,6 @@ def _variants() -> dict[str, Callable[[], Tensor | tuple[Tensor, ...]]]:
     return {
         "a product and a sum": lambda: x * 2.0 + w,
         "another number": lambda: x * 3.0 + w,
-        "an integer": lambda: x * 2 + w,
         "another operator": lambda: x * 2.0 - w,
         "another order": lambda: (x + w) * 2.0,
         "other operands": lambda: w * 2.0 + x,
@@ -194,11 +193,12 @@ def test_keys_tell_recordings_apart():
 
 
 def test_recordings_that_differ_in_places_alone_share_their_program():
-    """A program that takes all of a storage, because parts overlap, has a key of its own in each
-    place ("the next columns")."""
+    """An integer beside floats is one of them. A program that takes all of a storage, because parts
+    overlap, has a key of its own in each place ("the next columns")."""
     pairs = {
         lambda x, w, _: x[:1] * 2.0 + w: lambda x, w, _: x[1:2] * 2.0 + w,
         lambda x, w, _: x.t()[:3] * 2.0 + w[:3]: lambda x, w, _: x.t()[1:] * 2.0 + w[1:],
+        lambda x, w, _: x * 4.0 + w: lambda x, w, _: x * 4 + w,
         lambda x, w, _: x * 2.0 + w: lambda _, w, more: more[7:19].view(3, 4) * 2.0 + w,
         lambda x, *_: x[0] * 2.0 + x[2]: lambda *given: given[2][21:25] * 2.0 + given[2][29:33],
     }

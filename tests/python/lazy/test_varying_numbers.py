@@ -115,3 +115,59 @@ def test_a_compiled_function_with_calls_that_no_recipe_holds():
     x = torch.ones(4, 6)
     compiled = torch.compile(positions, backend="hpu_backend")
     torch.testing.assert_close(compiled(x.to("hpu")).cpu(), positions(x))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, number: x * number,
+        lambda x, number: number - x,
+        lambda x, number: x / number,
+        lambda x, number: x.clone().add_(number),
+        lambda x, number: x.add(x, alpha=number),
+        lambda x, number: torch.full_like(x, number),
+    ],
+    ids=["mul", "number - x", "div", "add_", "add of alpha", "full"],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_integers_beside_floats_become_inputs(function, dtype):
+    x = torch.tensor([1.5, -2.25, 3.0, 0.5], dtype=dtype)
+    given = x.to("hpu")
+    counts = Counts()
+    for number in (3, 2, -7, 11, 0 if dtype == torch.bfloat16 else 5):
+        result = function(given, number)
+        mark_step()
+        wanted = function(x, number)
+        assert result.dtype == wanted.dtype == dtype
+        torch.testing.assert_close(result.cpu(), wanted)
+    assert (counts.runs, counts.compilations, counts.runs_by_call) == (5, 2, 0)
+
+
+def test_integers_beside_integers_stay_integers():
+    """2**53 + 1 is no double."""
+    given = torch.tensor([3, -4, 2**53]).to("hpu")
+    for number in (1, 5, 2**53 + 1):
+        result = given * number, given + number
+        mark_step()
+        assert result[0][:2].tolist() == [3 * number, -4 * number]
+        assert result[1].tolist() == [3 + number, number - 4, 2**53 + number]
+
+
+def test_numbers_that_no_program_takes_are_not_compiled_for_each_time():
+    """The ninth value runs call by call; a value that comes again is compiled for."""
+    x = torch.linspace(0, 4, 9)
+    given = x.to("hpu")
+
+    def run(numbers) -> tuple[int, int]:
+        counts = Counts()
+        for number in numbers:
+            result = given.clamp(max=number)
+            mark_step()
+            assert torch.equal(result.cpu(), x.clamp(max=number))
+        return counts.compilations, counts.runs_by_call
+
+    first = [0.1 * i for i in range(1, 13)]
+    assert run(first) == (8, 4)
+    assert run(first) == (4, 0)
+    assert run(first) == (0, 0)
+    assert run([5 + 0.01 * i for i in range(60)]) == (8, 52)
