@@ -156,13 +156,15 @@ hcclUniqueId HcclBackend::ShareId(const SynapseFunctions& api, const std::string
     CheckHccl(made, "hcclGetUniqueId");
     return id;
   }
+  const auto since = std::chrono::steady_clock::now();
   try {
     store_->wait({key}, options_->timeout);
-  } catch (const c10::DistStoreError& error) {
-    TORCH_CHECK_WITH(DistBackendError, false, "rank ", getRank(),
+  } catch (const c10::Error& error) {
+    // The errors of stores do not tell a timeout from a connection that is lost.
+    const bool too_late = std::chrono::steady_clock::now() - since >= options_->timeout * 9 / 10;
+    TORCH_CHECK_WITH(DistBackendError, !too_late, "rank ", getRank(),
                      ": rank 0 did not come to the first call of this process group within ",
                      options_->timeout.count(), " ms (", error.what_without_backtrace(), ")");
-  } catch (const c10::Error& error) {
     TORCH_CHECK_WITH(DistBackendError, false, "rank ", getRank(),
                      ": the store in which rank 0 writes how to join this process group failed: ",
                      error.what_without_backtrace());

@@ -7,6 +7,7 @@
 #include "backend/torch/device/allocator.h"
 #include "backend/torch/device/dtypes.h"
 #include "backend/torch/device/errors.h"
+#include "backend/torch/programs/copy_to_host.h"
 #include "backend/torch/programs/group_names.h"
 #include "backend/torch/programs/optional_type.h"
 #include "backend/torch/pytorch/unstable_torch.h"
@@ -210,7 +211,7 @@ void PreparedEagerStep::Run(std::vector<at::Tensor>& tensors) const {
   }
   BRIDGE_LOG(kFallback, kDebug,
              "eager step " << step_.op << " of program " << program_ << ": " << step_.reason);
-  ++runtime::GetCounters().eager_ops;
+  if (step_.op != kCopyToHost) ++runtime::GetCounters().eager_ops;
   op_.callBoxed(stack);
   std::vector<at::Tensor> results;
   for (const IValue& value : stack) {
@@ -229,7 +230,7 @@ void PreparedEagerStep::Run(std::vector<at::Tensor>& tensors) const {
 }
 
 at::Tensor PreparedEagerStep::Fit(at::Tensor tensor, uint32_t output) const {
-  if (!tensor.defined()) return tensor;
+  if (!tensor.defined() || step_.op == kCopyToHost) return tensor;
   const TensorSpec& spec = function_.tensors[output].spec;
   const std::optional<at::ScalarType> type = ToScalarType(spec.dtype);
   // PyTorch's fake kernels say another type than its CPU kernels for a few results: the statistics

@@ -10,7 +10,6 @@ under functionalization instead (functional.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -34,8 +33,9 @@ from .inputs import (
     is_weight,
 )
 from .joint import record_joint
-from .recorder import SnippetRecorder, autocast_active
+from .recorder import SnippetRecorder, autocast_active, storage_of
 from .snippet import GraphBuilder, GraphWriter, Slot, Snippet
+from .values import Signature, TensorValue, map_tensors
 from .whole_ops import find_handler
 from .wire import (
     GRADIENT_OF_OUTPUT,
@@ -45,15 +45,6 @@ from .wire import (
     meta_of,
     source_line,
 )
-
-
-@dataclass(frozen=True)
-class TensorValue:
-    """A tensor of the graph during the capture: its value id and a fake tensor with its
-    metadata."""
-
-    id: int
-    fake: torch.Tensor
 
 
 def autocast_state() -> tuple[object, ...]:
@@ -81,32 +72,6 @@ def declare_input(writer: GraphWriter, value: Any, name: str, weight: bool) -> A
         writer.builder.add_scalar_input(name)
         return value
     raise CaptureError(f"input {name} is a {type(value).__name__}")
-
-
-class _Signature:
-    """A hashable description of a node's call; equal signatures make equal ATen calls."""
-
-    def __init__(self) -> None:
-        self.tensors: list[TensorValue] = []
-        self._positions: dict[int, int] = {}
-
-    def add(self, value: Any) -> Any:
-        if isinstance(value, TensorValue):
-            position = self._positions.get(value.id)
-            if position is None:
-                position = self._positions[value.id] = len(self.tensors)
-                self.tensors.append(value)
-            fake = value.fake
-            return (position, fake.device.type, *meta_of(fake))
-        if isinstance(value, (list, tuple)):
-            return (type(value), *map(self.add, value))
-        if isinstance(value, dict):
-            return (dict, *((k, self.add(v)) for k, v in value.items()))
-        if isinstance(value, slice):
-            return (slice, self.add(value.start), self.add(value.stop), self.add(value.step))
-        if isinstance(value, float):
-            return (float, value.hex())
-        return (type(value), value)
 
 
 def refuse_numbers(module: torch.fx.GraphModule) -> None:
@@ -142,6 +107,10 @@ class Capture:
         self._env: dict[torch.fx.Node, Any] = {}
         self._attributes: dict[str, TensorValue] = {}
         self._snippets: dict[Any, Snippet] = {}
+        # By signature of a call whose results lie otherwise in memory than the example values.
+        self._lie_otherwise: dict[Any, Any] = {}
+        self._host_copies: dict[int, int] = {}  # by value that is returned on the CPU
+        self._host_storages: set[int] = set()  # of these values
 
     def run(self) -> None:
         """Records the whole graph. Raises CaptureError or NeedsFunctionalization if that is not
@@ -241,11 +210,29 @@ class Capture:
         """A graph output in the form the builder takes."""
         if isinstance(value, TensorValue):
             if value.fake.device.type != self.device:
-                raise CaptureError(f"the graph returns a tensor on {value.fake.device.type}")
+                return self._on_host(value)
             return self.writer.builder.Value(value.id)
         if value is None or type(value) in (int, float, bool):
             return value
         raise CaptureError(f"the graph returns a {type(value).__name__}")
+
+    def _on_host(self, value: TensorValue) -> Any:
+        """An output on the CPU. The graph computes it on the device like any other value and copies
+        it at its end, unless it lies in an input on the CPU."""
+        fake = value.fake
+        if fake.device.type != "cpu":
+            raise CaptureError(f"the graph returns a tensor on {fake.device.type}")
+        if value.id not in self._host_copies:
+            storage = storage_of(fake)
+            if storage in map(storage_of, self._input_fakes()):
+                return self.writer.builder.Value(value.id)
+            if storage in self._host_storages:
+                raise CaptureError("the graph returns two tensors on the CPU that share memory")
+            self._host_storages.add(storage)
+            with self.mode:
+                copied = torch.empty_like(fake)
+            self._host_copies[value.id] = self.writer.copy_to_host(value.id, copied)
+        return self.writer.builder.Value(self._host_copies[value.id])
 
     def _declare_inputs(self) -> None:
         for node in self.inputs.placeholders:
@@ -271,10 +258,26 @@ class Capture:
             outputs = map_aggregate(node.args[0], lambda n: self._read(n))
             leaves = tree_leaves(outputs, is_leaf=lambda v: isinstance(v, TensorValue))
             fakes = [v.fake if isinstance(v, TensorValue) else v for v in leaves]
+            self._check_outputs(node, fakes)
             forms = alias_forms(self._input_fakes(), fakes, autograd=False)
             self.writer.builder.set_outputs([self._output(v) for v in leaves], forms)
         else:
             self._env[node] = self._call(node)
+
+    def _check_outputs(self, node: torch.fx.Node, fakes: Sequence[Any]) -> None:
+        """Raises CaptureError for an output that would lie otherwise than the caller expects."""
+        expected = tree_leaves(map_aggregate(node.args[0], self._example))
+        for ours, theirs in zip(fakes, expected, strict=True):
+            if isinstance(ours, torch.Tensor) and meta_of(ours) != meta_of(theirs):
+                raise CaptureError("an output lies otherwise in memory when traced")
+
+    def _example(self, value: Any) -> Any:
+        """The example value of a node; anything else is returned as it is."""
+        if not isinstance(value, torch.fx.Node):
+            return value
+        if value.op == "get_attr":
+            return self._attributes[str(value.target)].fake
+        return self.values[value]
 
     def _input_fakes(self) -> list[torch.Tensor]:
         values = [self._env[node] for node in self.inputs.placeholders]
@@ -297,7 +300,9 @@ class Capture:
             raise NeedsFunctionalization("a function transform (torch.func)")
         if node.target == "copy_" or isinstance(node.target, HigherOrderOperator):
             self._refuse(node)
-        signature = _Signature()
+        if self._lie_otherwise and "as_strided" in str(node.target):
+            raise CaptureError(f"{node.target} after a call whose result lies otherwise in memory")
+        signature = Signature()
         key = (
             node.op,
             node.target,
@@ -310,21 +315,24 @@ class Capture:
         except TypeError as error:
             raise CaptureError(f"{node.target} has an unusual argument: {error}") from error
         if snippet is None:
-            snippet = self._record(node, args, kwargs, signature)
+            snippet, result = self._record(node, args, kwargs, signature)
             self._snippets[key] = snippet
+            if self._lies_otherwise(node, result):
+                self._lie_otherwise[key] = result
         ids = self.writer.write(
             snippet, [t.id for t in signature.tensors], source_line(node.stack_trace)
         )
-        return self._result(node, snippet.output, ids)
+        example = self._lie_otherwise.get(key, self.values[node])
+        return self._result(node, snippet.output, ids, example)
 
     def _refuse(self, node: torch.fx.Node) -> None:
         if node.target == "copy_":
             raise NeedsFunctionalization("copy_")
         raise CaptureError(f"the graph has higher-order operation {node.target}")
 
-    def _result(self, node: torch.fx.Node, output: Any, ids: list[int | None]) -> Any:
-        """The node's value: recorded structure, value ids, metadata of the example value."""
-        example, spec = tree_flatten(self.values[node])
+    def _result(self, node: torch.fx.Node, output: Any, ids: list[int | None], result: Any) -> Any:
+        """The node's value: recorded structure, value ids, metadata of `result`."""
+        example, spec = tree_flatten(result)
         recorded = tree_leaves(output)
         if len(recorded) != len(example):
             raise CaptureError(f"{node.target} returned another structure when traced")
@@ -339,8 +347,9 @@ class Capture:
         return tree_unflatten(leaves, spec)
 
     def _record(
-        self, node: torch.fx.Node, args: Any, kwargs: Any, signature: _Signature
-    ) -> Snippet:
+        self, node: torch.fx.Node, args: Any, kwargs: Any, signature: Signature
+    ) -> tuple[Snippet, Any]:
+        """The node's calls, and its result on fake tensors."""
         fakes = [t.fake for t in signature.tensors]
         example = self.values[node]
         fake_args = map_tensors(args)
@@ -351,32 +360,21 @@ class Capture:
             if call is not None:
                 recorder = SnippetRecorder(fakes)
                 recorder.record(call[0], call[1], call[2], example)
-                return recorder.finish(example)
-        snippet, result = record_call(
-            self.mode, fakes, node.op, node.target, fake_args, fake_kwargs
-        )
-        self._check_metadata(node, result)
-        return snippet
+                return recorder.finish(example), example
+        return record_call(self.mode, fakes, node.op, node.target, fake_args, fake_kwargs)
 
-    def _check_metadata(self, node: torch.fx.Node, result: Any) -> None:
+    def _lies_otherwise(self, node: torch.fx.Node, result: Any) -> bool:
+        """Whether the result has other strides or another offset than the example value. Operators
+        of functionalization (aten.copy) leave both to who implements them. Raises CaptureError
+        where more differs."""
         expected = tree_leaves(self.values[node])
+        otherwise = False
         for ours, theirs in zip(tree_leaves(result), expected, strict=False):
             if isinstance(ours, torch.Tensor) != isinstance(theirs, torch.Tensor):
                 raise CaptureError(f"{node.target} returned another structure when traced")
             if isinstance(ours, torch.Tensor):
                 check_plain(ours, f"the result of {node.target}")
-                if meta_of(ours) != meta_of(theirs):
+                if (ours.dtype, ours.shape) != (theirs.dtype, theirs.shape):
                     raise CaptureError(f"{node.target} gave another shape when traced")
-
-
-def map_tensors(value: Any) -> Any:
-    """Replaces TensorValues by their fake tensors."""
-    if isinstance(value, TensorValue):
-        return value.fake
-    if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
-        return type(value)(map_tensors(v) for v in value)
-    if isinstance(value, dict):
-        return {k: map_tensors(v) for k, v in value.items()}
-    if isinstance(value, slice):
-        return slice(map_tensors(value.start), map_tensors(value.stop), map_tensors(value.step))
-    return value
+                otherwise |= meta_of(ours) != meta_of(theirs)
+        return otherwise

@@ -73,6 +73,17 @@ class Call:
     device: str  # the device type of the first result
 
 
+_CONVERSION = "aten._to_copy.default"
+
+
+def _on_device(call: Call) -> dict[str, Any]:
+    """The arguments of a call as a program runs it: it computes values of the CPU on the device, so
+    that a copy between the two goes nowhere."""
+    if call.target != _CONVERSION:
+        return call.kwargs
+    return {k: v for k, v in call.kwargs.items() if k not in ("device", "pin_memory")}
+
+
 @dataclass
 class Snippet:
     calls: list[Call] = field(default_factory=list)
@@ -121,7 +132,7 @@ class GraphWriter:
             if call.draws_random and call.device != self.device:
                 raise CaptureError(f"the graph draws random numbers on {call.device}")
             args = tuple(self.encode(a, values) for a in call.args)
-            kwargs = {k: self.encode(v, values) for k, v in call.kwargs.items()}
+            kwargs = {k: self.encode(v, values) for k, v in _on_device(call).items()}
             results: list[Result] = [
                 (*meta, None if slot is None else values[slot])
                 for meta, slot in zip(call.results, call.memory, strict=True)
@@ -136,3 +147,16 @@ class GraphWriter:
             for i, slot in enumerate(call.slots):
                 values[slot] = first + i
         return values
+
+    def copy_to_host(self, value: int, result: torch.Tensor) -> int:
+        """Appends the copy of an output to the CPU and returns its value id. result: a fake tensor
+        that lies there as the copy should."""
+        self.node_count += 1
+        sizes = tuple(result.shape)
+        row_major = torch.empty(sizes, device="meta").stride()
+        return self.builder.add_call(
+            "hpu.copy_to_host.default",
+            (self.builder.Value(value), list(result.stride())),
+            {},
+            [(result.dtype, sizes, row_major, 0, None)],
+        )
