@@ -85,7 +85,9 @@ def test_the_unit_s_server_compiles_under_its_restrictions(deployment):
     status = Path(f"/proc/{pid}/status").read_text()
     assert re.search(r"^NoNewPrivs:\s+1$", status, re.MULTILINE)
     assert re.search(r"^Seccomp:\s+2$", status, re.MULTILINE)
-    for worker in children(pid):
+    workers = children(pid)
+    assert workers
+    for worker in workers:
         limits = Path(f"/proc/{worker}/limits").read_text()
         assert re.search(rf"^Max address space\s+{64 * 2**30}\s", limits, re.MULTILINE)
 
