@@ -25,11 +25,12 @@ def element_types() -> list[torch.dtype]:
     """Returns the element types that a captured graph can hold."""
 
 def joined_groups() -> list[str]:
-    """The names of the process groups of hccl that this process has joined, in that order."""
+    """Returns the names of the process groups of hccl that this process has joined, in that
+    order."""
 
 def group_in_programs(name: str) -> str:
-    """What programs call a process group: its place among joined_groups(), or its name if it is
-    not one of them."""
+    """Returns what programs call a process group: its place among joined_groups(), or its name if
+    it is not one of them."""
 
 def describe(tensor: torch.Tensor) -> str:
     """Returns "float32[2, 3]{3, 1}@hpu": element type, sizes, strides, type of device."""

@@ -28,8 +28,9 @@ c10::intrusive_ptr<c10d::ProcessGroup> Resolve(const std::string& program,
   try {
     return c10d::resolve_process_group(name);
   } catch (const c10::Error&) {
-    Throw(InvalidArgument("program ", program, ": the process group \"", name,
-                          "\", with which it was compiled, has been destroyed"));
+    Throw(InvalidArgument("program ", program, ": there is no process group \"", name,
+                          "\"; it has been destroyed since the program was compiled, or it has "
+                          "not been made in this process"));
   }
 }
 

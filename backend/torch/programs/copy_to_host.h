@@ -1,5 +1,5 @@
-// The last step of a program whose graph returns a tensor on the CPU. A graph computes values of
-// the CPU on the device like all others, and its capture ends with a call of this operator for each
+// This operator ends a program whose graph returns a tensor on the CPU. A graph computes values of
+// the CPU on the device like all others, and its capture ends with a call of the operator for each
 // of them that it returns:
 //
 //   hpu::copy_to_host(Tensor x, int[] strides) -> Tensor   the elements of x on the CPU

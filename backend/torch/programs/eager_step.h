@@ -25,7 +25,7 @@ class PreparedEagerStep {
 
   // Calls the operator below autograd. Reads `tensors` at inputs() and writes it at the step's
   // outputs that are in use. A result whose strides differ from those of the program is copied to a
-  // tensor with the right ones. Results lie on hpu, but for copy_to_host.h.
+  // tensor with the right ones. Results lie on hpu, except those of hpu::copy_to_host.
   void Run(std::vector<at::Tensor>& tensors) const;
 
  private:

@@ -37,10 +37,11 @@ std::vector<std::string> NumberedGroups() {
 }
 
 std::string GroupInPrograms(const std::string& name) {
-  const std::vector<std::string> names = NumberedGroups();
-  const auto found = std::ranges::find(names, name);
-  if (found == names.end()) return name;
-  return std::string(kPrefix) + std::to_string(found - names.begin());
+  Table& groups = Groups();
+  const std::lock_guard lock(groups.mutex);
+  const auto found = std::ranges::find(groups.names, name);
+  if (found == groups.names.end()) return name;
+  return std::string(kPrefix) + std::to_string(found - groups.names.begin());
 }
 
 void CallGroupsByPlace(const c10::FunctionSchema& schema, std::vector<Argument>* args) {
@@ -55,7 +56,9 @@ std::string GroupInProcess(const std::string& text) {
   size_t place = 0;
   const char* end = text.data() + text.size();
   const auto [last, error] = std::from_chars(text.data() + kPrefix.size(), end, place);
-  const std::vector<std::string> names = NumberedGroups();
+  Table& groups = Groups();
+  const std::lock_guard lock(groups.mutex);
+  const std::vector<std::string>& names = groups.names;
   if (error != std::errc() || last != end || place >= names.size()) {
     Throw(InvalidArgument("a program has collectives of ", text, ", and this process has joined ",
                           names.size(),

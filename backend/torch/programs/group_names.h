@@ -1,4 +1,4 @@
-// What programs call process groups.
+// This header says what programs call process groups.
 //
 // PyTorch names a group by a count of all groups that the ranks have made, or by a hash of its
 // ranks. So groups that do the same in two replicas of a model differ by name, and their ranks

@@ -23,7 +23,7 @@ class _AnyCase(str):
 
 
 def describe_groups() -> list[str]:
-    """The name of each group that this process has joined, and the ranks of it."""
+    """Returns the name and the ranks of each group that this process has joined."""
     groups = dist.distributed_c10d._world.pg_names.items()
     return [f"{name} of {dist.get_process_group_ranks(group)}" for group, name in groups]
 
