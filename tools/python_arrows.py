@@ -106,6 +106,8 @@ ARROWS: dict[str, set[str]] = {
     "eager": {
         "dynamo/capture",
         "dynamo/capture/decompositions",
+        "dynamo/fingerprints",
+        "dynamo/keys",
         "dynamo/patches",
         "dynamo/programs",
         "dynamo/records",
@@ -115,7 +117,6 @@ ARROWS: dict[str, set[str]] = {
     "lazy": {
         "dynamo/capture",
         "dynamo/capture/decompositions",
-        "dynamo/fingerprints",
         "dynamo/keys",
         "dynamo/programs",
         "dynamo/records",

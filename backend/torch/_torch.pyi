@@ -428,6 +428,9 @@ class Program:
         """Returns whether a call takes tensors of these forms (dtype, sizes, strides, whether it is
         on the CPU) and has this number of outputs."""
 
+    def input_forms(self) -> list[tuple[torch.dtype, tuple[int, ...], tuple[int, ...], bool]]:
+        """Returns the forms of the tensors that a call takes, as takes() gets them."""
+
 def launch_counters() -> dict[str, int]:
     """Returns the counts since the module was loaded: programs, launches, eager_ops,
     recipes_loaded, recipes_alive, bytes_to_device, bytes_to_host."""

@@ -190,6 +190,25 @@ TEST_P(GroupedGemmTest, NarrowTypes) {
   }
 }
 
+// Pairs of bf16 and AMX: every remainder of a tile, depths that AMX takes, fills up, and is too
+// short for, panels that are packed once and staged, and blocks of k.
+TEST_P(GroupedGemmTest, PairsOfBF16) {
+  const Ends ends = {1, 1, 3, 18, 34, 51, 83, 116, 180, 310};
+  for (const int64_t k : {64, 75, 12}) {
+    for (const bool stable : {false, true}) {
+      for (const bool separate : {false, true}) {
+        GroupedRun({ends, 330, 40, k, false, MemoryType::kBF16, false, separate, stable, separate})
+            .Check(GetParam());
+      }
+    }
+  }
+  GroupedRun({{1, 34, 61}, 70, 37, 64, false, MemoryType::kBF16, true, false, true})
+      .Check(GetParam());
+  GroupedRun({{40, 43, 250}, 260, 17, 6400, false, MemoryType::kBF16, false, true, true})
+      .Check(GetParam());
+  GroupedRun({{7, 9}, 9, 5, 64, false, MemoryType::kBF16, false, false, true}).Check(GetParam());
+}
+
 // The panel of a block of k stays in a cache, and sums lie in memory between blocks.
 TEST_P(GroupedGemmTest, LongInnerDimensions) {
   for (const bool stable : {false, true}) {

@@ -174,8 +174,8 @@ def calls_seen() -> Iterator[dict[str, set[str]]]:
     seen: dict[str, set[str]] = {}
     compile_call = calls.compile_call
 
-    def noted(name: str, overload: str, args: Any, kwargs: Any) -> Any:
-        answer = compile_call(name, overload, args, kwargs)
+    def noted(name: str, overload: str, *call: Any) -> Any:
+        answer = compile_call(name, overload, *call)
         target = f"{name.removeprefix('aten::')}.{overload or 'default'}"
         seen.setdefault(target, set()).add("fallback" if answer.program is None else "recipe")
         return answer

@@ -2,6 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "backend/runtime/bridge_log.h"
 #include "backend/runtime/counters.h"
 #include "backend/torch/device/allocator.h"
@@ -10,6 +13,7 @@
 #include "backend/torch/programs/copy_to_host.h"
 #include "backend/torch/programs/group_names.h"
 #include "backend/torch/programs/optional_type.h"
+#include "backend/torch/programs/written_arguments.h"
 #include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
@@ -141,6 +145,17 @@ class Converter {
   const std::vector<at::Tensor>* const tensors_;
 };
 
+// Returns the argument with copies of its tensors, which are appended to `copies`.
+IValue CopyWritten(const IValue& argument, std::vector<at::Tensor>& copies) {
+  if (argument.isTensor()) return copies.emplace_back(argument.toTensor().clone());
+  if (!argument.isList()) return argument;
+  c10::impl::GenericList list = argument.toList().copy();
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (list.get(i).isTensor()) list.set(i, copies.emplace_back(list.get(i).toTensor().clone()));
+  }
+  return list;
+}
+
 // Strides of dimensions with at most one element have no meaning.
 bool SameStrides(const at::Tensor& tensor, const TensorSpec& spec) {
   if (tensor.numel() == 0) return true;
@@ -171,6 +186,7 @@ PreparedEagerStep::PreparedArgument PreparedEagerStep::Prepare(const c10::Argume
                                                                const Argument* given) {
   PreparedArgument prepared;
   prepared.type = declared.type();
+  prepared.is_written = IsWritten(declared) && ResultsHoldWrites(op_.schema());
   if (given == nullptr) {
     if (!declared.default_value().has_value()) {
       Throw(InvalidArgument("program ", program_, ": ", step_.op, " lacks argument ",
@@ -200,6 +216,7 @@ void PreparedEagerStep::Run(std::vector<at::Tensor>& tensors) const {
   torch::jit::Stack stack;
   stack.reserve(arguments_.size());
   const Converter converter(&tensors);
+  std::vector<at::Tensor> written;
   for (const PreparedArgument& argument : arguments_) {
     if (argument.is_group) {
       stack.emplace_back(GroupInProcess(argument.constant.toStringRef()));
@@ -208,6 +225,7 @@ void PreparedEagerStep::Run(std::vector<at::Tensor>& tensors) const {
     stack.push_back(argument.dynamic == nullptr
                         ? argument.constant
                         : converter.Convert(*argument.dynamic, argument.type));
+    if (argument.is_written) stack.back() = CopyWritten(stack.back(), written);
   }
   BRIDGE_LOG(kFallback, kDebug,
              "eager step " << step_.op << " of program " << program_ << ": " << step_.reason);
@@ -219,6 +237,7 @@ void PreparedEagerStep::Run(std::vector<at::Tensor>& tensors) const {
     if (!value.isTensorList()) continue;
     for (const at::Tensor& item : value.toTensorList()) results.push_back(item);
   }
+  std::ranges::move(written, std::back_inserter(results));
   if (results.size() < step_.outputs.size()) {
     Throw(Internal("program ", program_, ": ", step_.op, " gave ", results.size(), " tensors, ",
                    step_.outputs.size(), " expected"));

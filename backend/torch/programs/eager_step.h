@@ -34,6 +34,7 @@ class PreparedEagerStep {
     c10::IValue constant;
     const Argument* dynamic = nullptr;  // it contains a tensor, so it is converted at each call
     bool is_group = false;              // `constant` is what the program calls a process group
+    bool is_written = false;            // the operator gets a copy (written_arguments.h)
   };
 
   PreparedArgument Prepare(const c10::Argument& declared, const Argument* given);

@@ -3,6 +3,7 @@
 #include "backend/torch/device/dtypes.h"
 #include "backend/torch/programs/group_names.h"
 #include "backend/torch/programs/optional_type.h"
+#include "backend/torch/programs/written_arguments.h"
 #include "backend/torch/pytorch/unstable_torch.h"
 #include "graph/graph_builder.h"
 
@@ -145,13 +146,13 @@ TensorSpec ToSpec(at::ScalarType dtype, py::handle sizes, py::handle strides, in
   return {ToDType(dtype).dtype, ToInts(sizes), ToInts(strides), offset};
 }
 
-// Returns the tensors of arguments that the schema declares as written.
+// Returns the tensors to which a call in a graph writes.
 std::vector<uint32_t> WritesOf(const c10::FunctionSchema& schema,
                                const std::vector<Argument>& args) {
   std::vector<uint32_t> writes;
+  if (ResultsHoldWrites(schema)) return writes;
   for (size_t i = 0; i < args.size(); ++i) {
-    const c10::AliasInfo* alias = schema.arguments()[i].alias_info();
-    if (alias == nullptr || !alias->isWrite()) continue;
+    if (!IsWritten(schema.arguments()[i])) continue;
     ForEachTensor(args[i], [&](uint32_t value) { writes.push_back(value); });
   }
   return writes;

@@ -161,6 +161,21 @@ PyObject* Takes(PyObject* self, PyObject* arguments) {
   });
 }
 
+PyObject* InputForms(PyObject* self, PyObject*) {
+  return Guarded([&] {
+    const auto tuple_of = [](const at::DimVector& items) {
+      return pybind11::tuple(pybind11::cast(std::vector<int64_t>(items.begin(), items.end())));
+    };
+    pybind11::list forms;
+    for (const InputForm& input : Get(self).forward().inputs()) {
+      if (input.is_state) continue;
+      forms.append(pybind11::make_tuple(input.dtype, tuple_of(input.sizes), tuple_of(input.strides),
+                                        input.on_cpu));
+    }
+    return forms.release().ptr();
+  });
+}
+
 PyGetSetDef kProperties[] = {
     {"name", Property<std::string, Name>, nullptr, "The name in messages.", nullptr},
     {"launch_count", Property<uint64_t, LaunchCount>, nullptr,
@@ -181,6 +196,7 @@ PyGetSetDef kProperties[] = {
 PyMethodDef kMethods[] = {
     {"text", &Text, METH_NOARGS, "Readable listing."},
     {"takes", &Takes, METH_VARARGS, "Whether inputs of these forms fit."},
+    {"input_forms", &InputForms, METH_NOARGS, "The forms that the inputs have."},
     {nullptr, nullptr, 0, nullptr},
 };
 

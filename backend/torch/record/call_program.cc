@@ -21,7 +21,7 @@ CallProgram::Made ToMade(const py::handle& made) {
           made.attr("sizes").cast<std::vector<int64_t>>()};
 }
 
-// `answer` is an Answer of habana_frameworks/torch/eager/calls.py.
+// `answer` is an Answer of habana_frameworks/torch/eager/answer.py.
 std::shared_ptr<const CallProgram> ToCallProgram(const py::object& answer) {
   auto result = std::make_shared<CallProgram>();
   TakeProgram(answer, *result);
@@ -39,6 +39,7 @@ std::shared_ptr<const CallProgram> ToCallProgram(const py::object& answer) {
 
 std::vector<IValue> CallProgram::Run(const CallSignature& call) const {
   for (const Resize& resize : resizes) {
+    at::native::resize_output_check(*call.tensors()[resize.tensor], resize.sizes);  // it warns
     ResizeTensor(call.tensors()[resize.tensor]->unsafeGetTensorImpl(), resize.sizes,
                  at::IntArrayRef(resize.strides));
   }
@@ -68,12 +69,15 @@ std::vector<IValue> CallProgram::Run(const CallSignature& call) const {
 }
 
 std::shared_ptr<const CallProgram> CompileCall(const c10::OperatorHandle& op,
-                                               c10::ArrayRef<IValue> arguments) {
+                                               c10::ArrayRef<IValue> arguments,
+                                               const CallSignature& call) {
   const FrontEnd front_end;
   const auto [positional, named] = ToPythonCall(op, arguments);
+  const auto signature = std::as_bytes(call.words());
   return front_end.Ask([&] {
-    return ToCallProgram(
-        front_end.compile_call(op.schema().name(), op.schema().overload_name(), positional, named));
+    return ToCallProgram(front_end.compile_call(
+        op.schema().name(), op.schema().overload_name(), positional, named,
+        py::bytes(reinterpret_cast<const char*>(signature.data()), signature.size())));
   });
 }
 

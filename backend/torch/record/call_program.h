@@ -59,9 +59,11 @@ void TakeProgram(const pybind11::object& answer, Made& made) {
   made.lasting = answer.attr("lasting").template cast<bool>();
 }
 
-// Asks the front end. It takes the GIL, and it waits for the compile server without it. Throws what
-// PyTorch's shape functions raise for wrong arguments.
+// Asks the front end. `call` is the signature of `arguments`, with the numbers in its words. It
+// takes the GIL, and it waits for the compile server without it. Throws what PyTorch's shape
+// functions raise for wrong arguments.
 std::shared_ptr<const CallProgram> CompileCall(const c10::OperatorHandle& op,
-                                               c10::ArrayRef<c10::IValue> arguments);
+                                               c10::ArrayRef<c10::IValue> arguments,
+                                               const CallSignature& call);
 
 }  // namespace hpu::torch_backend

@@ -133,7 +133,7 @@ void OpKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet key
     if (direct && !found.worth_a_program && !at_once && IndicesFit(arguments)) {
       return RunDirectly(op, keys, stack);
     }
-    found.made = Compile(op, arguments);
+    found.made = Compile(op, arguments, call);
     table_.Keep(call, found.made);
   }
   if (found.made->program == nullptr) {
@@ -167,9 +167,10 @@ uint32_t OpKernel::Purpose(const c10::FunctionSchema& schema) const {
 }
 
 std::shared_ptr<const CallProgram> OpKernel::Compile(const c10::OperatorHandle& op,
-                                                     c10::ArrayRef<IValue> arguments) const {
+                                                     c10::ArrayRef<IValue> arguments,
+                                                     const CallSignature& call) const {
   try {
-    return CompileCall(op, arguments);
+    return CompileCall(op, arguments, call);
   } catch (const python_error&) {
     // The CPU's kernel raises its own error for wrong arguments.
     if (only_in_recipes_ || !HostMayCompute()) throw;

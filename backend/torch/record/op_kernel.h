@@ -42,8 +42,10 @@ class OpKernel final : public c10::OperatorKernel {
 
   // Returns the number of what a message says that the call's launches are for.
   uint32_t Purpose(const c10::FunctionSchema& schema) const;
+  // `call` is the signature of `arguments`.
   std::shared_ptr<const CallProgram> Compile(const c10::OperatorHandle& op,
-                                             c10::ArrayRef<IValue> arguments) const;
+                                             c10::ArrayRef<IValue> arguments,
+                                             const CallSignature& call) const;
   // The CPU's kernel raises an error for the other calls.
   bool IndicesFit(c10::ArrayRef<IValue> arguments) const;
   // While a graph is captured, or in compile-only mode, indices have not been computed.

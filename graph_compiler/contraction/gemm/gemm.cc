@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph_compiler/contraction/gemm/dwords.h"
 #include "graph_compiler/contraction/tiles/amx_tiles.h"
 #include "graph_compiler/contraction/tiles/epilogue.h"
 #include "graph_compiler/contraction/tiles/int8.h"
@@ -14,9 +15,6 @@ namespace {
 constexpr int64_t kTilesWorthPacking = 4;
 constexpr int64_t kWaysOfL1 = 8;
 constexpr int kUsualVectors = 2;
-// The least number of rows (for the other operand: columns) of a product that pays for staging an
-// operand in bf16.
-constexpr int64_t kRowsWorthStaging = 32;
 
 absl::Status Check(const GemmSpec& spec) {
   if (!IsIntegerProduct(spec.a.type, spec.b.type) &&
@@ -192,7 +190,7 @@ class GemmForms {
     if (!cache_.module().target().avx512_bf16 || gemm_.k == 0) return false;
     if (gemm_.a.type != MemoryType::kBF16 || !HoldsBF16(gemm_.b.type)) return false;
     if (form != PanelForm::kPacked && gemm_.m * SharersOfB() < kRowsWorthStaging) return false;
-    return ReadsDwordsInPlace() || gemm_.n >= kRowsWorthStaging;
+    return Dwords().in_place || gemm_.n >= kRowsWorthStaging;
   }
 
   // Returns the elements per dword in the panels: pairs of bf16, pairs or quads of integers.
@@ -200,36 +198,8 @@ class GemmForms {
     return integers() ? KPerStep(IntegerPanels(cache_.module().target())) : 2;
   }
 
-  static bool HasDwords(const MatrixAccess& a, int64_t per_dword) {
-    const bool aligned = a.type != MemoryType::kU8 || a.buffer.offset % 4 == 0;
-    return MemoryTypeSize(a.type) * per_dword == 4 && aligned && a.col_stride == 1 &&
-           a.row_stride % per_dword == 0 &&
-           std::all_of(a.batch_strides.begin(), a.batch_strides.end(),
-                       [&](int64_t stride) { return stride % per_dword == 0; });
-  }
-
-  // Returns whether A lies in dwords and, where AMX is present, AMX cuts k into tiles without a
-  // remainder.
-  bool ReadsDwordsInPlace() const {
-    if (!HasDwords(gemm_.a, PerDword()) || gemm_.k % PerDword() != 0) return false;
-    const int64_t dwords = gemm_.k / PerDword();
-    return !cache_.module().target().amx_bf16 || AmxDepth(dwords) > 0 ||
-           AmxDepthFilledUp(dwords) == 0 || gemm_.n < kRowsWorthStaging;
-  }
-
-  // AMX multiplies tiles of dwords. A remainder of k is filled up with zeros where A is copied.
-  int ChooseAmxDepth() const {
-    if (!cache_.module().target().amx_bf16) return 0;
-    const int64_t dwords = CeilDiv(gemm_.k, PerDword());
-    return ReadsDwordsInPlace() ? AmxDepth(dwords) : AmxDepthFilledUp(dwords);
-  }
-
-  // From here on k, with its filling, and the strides of A count dwords.
-  void CountDwords(int64_t filled_k, int64_t per_dword) {
-    gemm_.k_elements = filled_k;
-    gemm_.k = filled_k / per_dword;
-    gemm_.a.row_stride /= per_dword;
-    for (int64_t& stride : gemm_.a.batch_strides) stride /= per_dword;
+  DwordsOfA Dwords() const {
+    return ReadInDwords(cache_.module().target(), gemm_.a, gemm_.k, gemm_.n, PerDword());
   }
 
   void StageDwords(int64_t filled_k) {
@@ -259,11 +229,13 @@ class GemmForms {
       packed_type = PanelType::kBF16Vectors;
     }
     use.packed_by_task = form == PanelForm::kPackedByTask;
-    if (dwords) use.amx_depth = ChooseAmxDepth();
+    DwordsOfA of_a;
+    if (dwords) of_a = Dwords();
+    use.amx_depth = of_a.amx_depth;
     if (use.amx_depth > 0) use.vectors = AmxPanelVectors(gemm_.n);
     OperandRef b = gemm_.b.buffer;
     PanelFormat format{static_cast<int64_t>(use.vectors) * target.f32_lanes, packed_type};
-    if (dwords) format.filled_k = RoundUp(gemm_.k, PerDword() * std::max(1, use.amx_depth));
+    format.filled_k = of_a.filled_k;
     if (stages_panels) {
       b = StagePanels(cache_, gemm_.batch, gemm_.b, gemm_.k, gemm_.n, format, out_);
     } else if (form == PanelForm::kPacked) {
@@ -272,10 +244,11 @@ class GemmForms {
           EmitPanelPacking(cache_, gemm_.batch, gemm_.b, gemm_.k, gemm_.n, format));
     }
     if (dwords) {
-      // This is read before A is staged, because the staged A does not have it.
-      const int64_t per_dword = PerDword();
-      if (!ReadsDwordsInPlace()) StageDwords(format.filled_k);
-      CountDwords(format.filled_k, per_dword);
+      if (!of_a.in_place) StageDwords(of_a.filled_k);
+      // From here on k, with its filling, and the strides of A count dwords.
+      gemm_.k_elements = of_a.filled_k;
+      gemm_.k = of_a.filled_k / of_a.per_dword;
+      CountDwords(gemm_.a, of_a.per_dword);
     }
     const GemmBlocks blocks =
         ChooseGemmBlocks(target, gemm_.batch_count(), gemm_.m, gemm_.n, gemm_.k, use);

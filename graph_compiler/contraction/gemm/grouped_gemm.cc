@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "graph_compiler/contraction/gemm/dwords.h"
 #include "graph_compiler/contraction/gemm/groups.h"
+#include "graph_compiler/contraction/tiles/amx_tiles.h"
 #include "graph_compiler/contraction/tiles/epilogue.h"
 #include "graph_compiler/contraction/tiles/packing.h"
 
@@ -78,6 +80,20 @@ class GroupedForms {
     return std::move(out_);
   }
 
+  DwordsOfA Dwords() const {
+    return ReadInDwords(cache_.module().target(), spec_.a, spec_.k, spec_.n, 2);
+  }
+
+  // Pairs of bf16 along k, as in gemm.cc. Ranges of k begin anywhere, so that their pairs would be
+  // others for each launch. Matrices that change are staged whole, also those whose groups have no
+  // rows.
+  bool TakesPairs() const {
+    if (!cache_.module().target().avx512_bf16 || spec_.inner || spec_.k == 0) return false;
+    if (spec_.a.type != MemoryType::kBF16 || !HoldsBF16(b().type)) return false;
+    if (!stable() && spec_.m < kRowsWorthStaging * spec_.groups) return false;
+    return Dwords().in_place || spec_.n >= kRowsWorthStaging;
+  }
+
   PanelForm ChooseForm(int vectors) const {
     if (stable() && !spec_.inner) return PanelForm::kPacked;
     const PanelForm copied = spec_.inner ? PanelForm::kPacked : PanelForm::kPackedByTask;
@@ -96,37 +112,74 @@ class GroupedForms {
     return a.col_stride == 1 || (a.row_stride == 1 && steps <= kLongestColumnWalk);
   }
 
-  EmittedKernels Tiles() {
-    const TargetInfo& target = cache_.module().target();
+  // Returns the places of the panels of each matrix.
+  std::vector<OperandRef> Panels(PanelFormat format) {
+    std::vector<int64_t> batch;
+    if (!spec_.inner && !separate()) batch = {spec_.groups};
+    std::vector<OperandRef> panels;
+    for (const MatrixAccess& matrix : spec_.b) {
+      if (!stable() || spec_.inner) {
+        panels.push_back(StagePanels(cache_, batch, matrix, spec_.k, spec_.n, format, out_));
+        continue;
+      }
+      panels.push_back({OperandRef::Kind::kPacked, static_cast<uint32_t>(panels.size()), 0});
+      out_.packed.push_back(EmitPanelPacking(cache_, batch, matrix, spec_.k, spec_.n, format));
+    }
+    return panels;
+  }
+
+  BoundGroupedGemm Sizes() const {
     BoundGroupedGemm gemm;
     gemm.inner = spec_.inner;
     gemm.groups = spec_.groups;
     gemm.m = spec_.m;
     gemm.n = spec_.n;
     gemm.k = spec_.k;
+    gemm.separate = separate();
     gemm.name = spec_.name;
+    return gemm;
+  }
+
+  EmittedKernels Tiles() {
+    if (TakesPairs()) return Pairs();
+    const TargetInfo& target = cache_.module().target();
+    BoundGroupedGemm gemm = Sizes();
     gemm.vectors = ChoosePanelVectors(target, spec_.n);
     gemm.form = ChooseForm(gemm.vectors);
     std::vector<OperandRef> matrices = MatricesInPlace();
-    PanelFormat format{int64_t{gemm.vectors} * target.f32_lanes};
-    if (gemm.form == PanelForm::kPacked && spec_.inner) {
-      matrices = {StagePanels(cache_, {}, b(), spec_.k, spec_.n, format, out_)};
-    } else if (gemm.form == PanelForm::kPacked) {
-      if (HoldsBF16(b().type) && gemm.vectors % 2 == 0) {
+    if (gemm.form == PanelForm::kPacked) {
+      PanelFormat format{int64_t{gemm.vectors} * target.f32_lanes};
+      if (!spec_.inner && HoldsBF16(b().type) && gemm.vectors % 2 == 0) {
         format.packed_type = gemm.panel_type = PanelType::kBF16Vectors;
       }
-      std::vector<int64_t> batch;
-      if (!separate()) batch = {spec_.groups};
-      for (size_t i = 0; i < matrices.size(); ++i) {
-        matrices[i] = {OperandRef::Kind::kPacked, static_cast<uint32_t>(i), 0};
-        out_.packed.push_back(
-            EmitPanelPacking(cache_, batch, spec_.b[i], spec_.k, spec_.n, format));
-      }
+      matrices = Panels(format);
     }
     if (!ReadsAInPlace()) StageRows(cache_, {}, spec_.m, spec_.k, spec_.a, out_);
+    return Launch(std::move(gemm), matrices);
+  }
+
+  EmittedKernels Pairs() {
+    const TargetInfo& target = cache_.module().target();
+    const DwordsOfA of_a = Dwords();
+    BoundGroupedGemm gemm = Sizes();
+    gemm.amx_depth = of_a.amx_depth;
+    gemm.vectors =
+        gemm.amx_depth > 0 ? AmxPanelVectors(spec_.n) : ChoosePanelVectors(target, spec_.n);
+    gemm.panel_type = PanelType::kBF16Pairs;
+    PanelFormat format{int64_t{gemm.vectors} * target.f32_lanes, gemm.panel_type};
+    format.filled_k = of_a.filled_k;
+    const std::vector<OperandRef> matrices = Panels(format);
+    if (!of_a.in_place) {
+      StagePairs(cache_, {}, spec_.m, spec_.k, of_a.filled_k, spec_.a, out_);
+    }
+    gemm.k = of_a.filled_k / of_a.per_dword;
+    CountDwords(spec_.a, of_a.per_dword);
+    return Launch(std::move(gemm), matrices);
+  }
+
+  EmittedKernels Launch(BoundGroupedGemm gemm, const std::vector<OperandRef>& matrices) {
     gemm.a = spec_.a;
     gemm.b = b();
-    gemm.separate = separate();
     gemm.operands = Operands(matrices);
     gemm.epilogue = BindEpilogue(spec_.epilogue, spec_.epilogue_operands, gemm.operands);
     KernelLaunch launch = EmitGroupedTiles(cache_, gemm);

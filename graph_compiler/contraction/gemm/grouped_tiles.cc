@@ -13,6 +13,7 @@
 
 #include "graph_compiler/contraction/gemm/grouped_gemm.h"
 #include "graph_compiler/contraction/gemm/groups.h"
+#include "graph_compiler/contraction/tiles/amx_tiles.h"
 #include "graph_compiler/contraction/tiles/epilogue.h"
 #include "graph_compiler/contraction/tiles/matrix_copy.h"
 #include "graph_compiler/contraction/tiles/micro_kernel.h"
@@ -37,7 +38,11 @@ class GroupedTiles {
         frame_(frame),
         gemm_(gemm),
         panel_cols_(PanelCols(target, gemm)),
-        most_rows_(MaxTileRows(target, gemm.vectors)) {}
+        most_rows_(MostRows(target, gemm)) {}
+
+  static int MostRows(const TargetInfo& target, const BoundGroupedGemm& gemm) {
+    return gemm.amx_depth > 0 ? kAmxHalves * kAmxRows : MaxTileRows(target, gemm.vectors);
+  }
 
   static int64_t PanelCols(const TargetInfo& target, const BoundGroupedGemm& gemm) {
     return int64_t{gemm.vectors} * target.f32_lanes;
@@ -61,11 +66,11 @@ class GroupedTiles {
   static int64_t KBlock(const TargetInfo& target, const BoundGroupedGemm& gemm) {
     int64_t block = kPanelBytesInL2 / (PanelCols(target, gemm) * 4);
     EvenBlocks(gemm.k, block);
-    return block;
+    return gemm.amx_depth > 0 ? RoundUp(block, gemm.amx_depth) : block;
   }
   // Scratch holds one tile, then the partial sums of a block of rows, then a block of the panel.
   static int64_t TileBytes(const TargetInfo& target, const BoundGroupedGemm& gemm) {
-    return MaxTileRows(target, gemm.vectors) * PanelCols(target, gemm) * 4;
+    return MostRows(target, gemm) * PanelCols(target, gemm) * 4;
   }
   static int64_t PartialBytes(const TargetInfo& target, const BoundGroupedGemm& gemm) {
     if (gemm.inner || KBlock(target, gemm) >= gemm.k) return 0;
@@ -124,11 +129,13 @@ class GroupedTiles {
         BlockOfRows(PanelRows(k0, steps), k0, steps);
       });
     });
+    if (gemm_.amx_depth > 0) AmxTiles::Release(e_);
   }
 
   int64_t StepBytes() const {
-    return gemm_.form == PanelForm::kInPlace ? gemm_.b.row_stride * 4
-                                             : panel_cols_ * PackedSize(gemm_.panel_type);
+    return gemm_.form == PanelForm::kInPlace
+               ? gemm_.b.row_stride * 4
+               : panel_cols_ * PackedSize(gemm_.panel_type) * KPerStep(gemm_.panel_type);
   }
 
   int64_t PanelBytes() const { return gemm_.k * StepBytes(); }
@@ -213,13 +220,24 @@ class GroupedTiles {
     if (end != nullptr) place.rows_left = e_.Sub(end, row);
     EmitTileEpilogue(e_, frame_, gemm_.epilogue, shape, sums, place);
   }
+  // Finishes sums that lie in memory.
+  void FinishFrom(Value* sums, TileShape shape, Value* row, Value* end) {
+    TilePlace place{{}, row, col_, gemm_.n, sums, nullptr};
+    if (end != nullptr) place.rows_left = e_.Sub(end, row);
+    EmitTileEpilogue(e_, frame_, gemm_.epilogue, shape, {}, place);
+  }
+  // Returns where the partial sums of a tile lie between blocks of k.
+  Value* Partial(Value* row) {
+    return e_.Address(partials_, e_.Mul(e_.Sub(row, first_row_), panel_cols_ * 4));
+  }
 
   void BlockOfRows(const TileB& b, Value* k0, Value* steps) {
+    if (gemm_.amx_depth > 0) return AmxBlockOfRows(b, k0, steps);
     EachTile(first_row_, end_row_, [&](int height, Value* row, bool is_whole) {
       const TileShape shape{height, gemm_.vectors};
       const TileA a = is_whole ? WholeTileOfA(height, row, k0) : RowsOfA(height, row, end_row_, k0);
       const int64_t stride = panel_cols_ * 4;
-      Value* partial = e_.Address(partials_, e_.Mul(e_.Sub(row, first_row_), stride));
+      Value* partial = Partial(row);
       const bool one_block = k_block_ >= gemm_.k;
       const auto begin = [&] { return ZeroTile(e_, shape); };
       Values sums = begin();
@@ -235,6 +253,48 @@ class GroupedTiles {
       e_.If(e_.b.CreateICmpSGE(e_.Add(k0, k_block_), e_.Int(gemm_.k)), finish,
             [&] { StoreTile(e_, shape, partial, stride, sums); });
     });
+  }
+
+  // The rows that do not fill the last tile take tiles of as many rows.
+  void AmxBlockOfRows(const TileB& b, Value* k0, Value* steps) {
+    Value* left = e_.b.CreateURem(e_.Sub(end_row_, first_row_), e_.Int(most_rows_));
+    Value* full = e_.Sub(end_row_, left);
+    e_.If(e_.b.CreateICmpSLT(first_row_, full), [&] {
+      AmxTiles amx(e_, most_rows_, kAmxRows, gemm_.vectors, gemm_.amx_depth);
+      amx.Configure(frame_);
+      e_.For(first_row_, full, most_rows_, [&](Value* row) {
+        AmxTile(amx, {most_rows_, gemm_.vectors}, row, nullptr, b, k0, steps);
+      });
+    });
+    const auto rest = [&](int most_rows, Value* last_rows) {
+      AmxTiles amx(e_, most_rows, kAmxRows, gemm_.vectors, gemm_.amx_depth);
+      amx.Configure(frame_, last_rows);
+      AmxTile(amx, {most_rows, gemm_.vectors}, full, end_row_, b, k0, steps);
+    };
+    e_.If(e_.b.CreateICmpSGT(left, e_.Int(0)), [&] {
+      e_.If(
+          e_.b.CreateICmpSLE(left, e_.Int(kAmxRows)), [&] { rest(kAmxRows, left); },
+          [&] { rest(most_rows_, e_.Add(left, -kAmxRows)); });
+    });
+  }
+
+  // `end` is as in Finish.
+  void AmxTile(AmxTiles& amx, TileShape shape, Value* row, Value* end, const TileB& b, Value* k0,
+               Value* steps) {
+    const bool one_block = k_block_ >= gemm_.k;
+    Value* sums = one_block ? frame_.scratch : Partial(row);
+    if (one_block) {
+      amx.Zero();
+    } else {
+      e_.If(e_.b.CreateICmpEQ(k0, e_.Int(0)), [&] { amx.Zero(); }, [&] { amx.Load(sums); });
+    }
+    const int64_t row_stride = gemm_.a.row_stride * 4;
+    Value* first = e_.Address(a_, e_.Add(e_.Mul(row, row_stride), e_.Mul(k0, 4)));
+    amx.Accumulate(AdjacentRows(e_, first, row_stride), b, steps);
+    amx.Store(sums);
+    const auto finish = [&] { FinishFrom(sums, shape, row, end); };
+    if (one_block) return finish();
+    e_.If(e_.b.CreateICmpSGE(e_.Add(k0, k_block_), e_.Int(gemm_.k)), finish);
   }
 
   void RowsOfNoGroup() {
@@ -286,7 +346,7 @@ KernelLaunch EmitGroupedTiles(KernelCache& cache, const BoundGroupedGemm& gemm) 
   KernelKey key("gemm_groups");
   key.Add(gemm.inner).Add(gemm.groups).Add(gemm.m).Add(gemm.n).Add(gemm.k);
   key.Add(gemm.a.row_stride).Add(gemm.a.col_stride).Add(gemm.form).Add(gemm.panel_type);
-  key.Add(gemm.vectors).Add(gemm.separate).Add(gemm.epilogue);
+  key.Add(gemm.vectors).Add(gemm.amx_depth).Add(gemm.separate).Add(gemm.epilogue);
   if (gemm.form != PanelForm::kPacked) {
     key.Add(gemm.b.type).Add(gemm.b.row_stride).Add(gemm.b.col_stride).Add(gemm.b.batch_strides);
   }

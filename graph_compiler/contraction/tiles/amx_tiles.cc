@@ -60,7 +60,7 @@ void AmxTiles::Call(llvm::Intrinsic::ID id, const Values& arguments) {
   e_.b.CreateIntrinsic(id, {}, arguments);
 }
 
-void AmxTiles::Configure(const KernelFrame& frame) {
+void AmxTiles::Configure(const KernelFrame& frame, Value* last_rows) {
   std::vector<uint8_t> bytes(kConfigurationBytes, 0);
   const auto shape = [&](int tile, int rows, int row_bytes) {
     if (rows == 0) return;
@@ -78,6 +78,14 @@ void AmxTiles::Configure(const KernelFrame& frame) {
   Value* slot = frame.StackSlot(kConfigurationBytes);
   llvm::Constant* words = llvm::ConstantDataVector::get(e_.b.getContext(), bytes);
   e_.b.CreateAlignedStore(words, slot, llvm::Align(kConfigurationBytes));
+  if (last_rows != nullptr) {
+    Value* rows = e_.b.CreateTrunc(last_rows, e_.b.getInt8Ty());
+    const int last = halves() - 1;
+    e_.b.CreateStore(rows, e_.Address(slot, kRowsAt + kFirstA + last));
+    for (int v = 0; v < vectors_; ++v) {
+      e_.b.CreateStore(rows, e_.Address(slot, kRowsAt + last * kAmxVectors + v));
+    }
+  }
   Call(llvm::Intrinsic::x86_ldtilecfg, {slot});
 }
 

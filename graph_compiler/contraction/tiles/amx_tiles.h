@@ -49,8 +49,9 @@ class AmxTiles {
   AmxTiles(IrEmitter& e, int rows, int first_rows, int vectors, int depth);
 
   // Sets the shapes of the tiles, which then hold 0. Call it once before any number of tiles of the
-  // same shape.
-  void Configure(const KernelFrame& frame);
+  // same shape. `last_rows` are the rows of the last half where they are known only when the kernel
+  // runs: from 1 to those of the constructor. Rows beyond are neither read nor written.
+  void Configure(const KernelFrame& frame, llvm::Value* last_rows = nullptr);
   // Returns to the state in which the CPU need not save tiles. Call it at the end of every task.
   static void Release(IrEmitter& e);
 

@@ -59,10 +59,12 @@ class TileEpilogue {
         sums_integers_(SumsIntegers(body)) {}
 
   void Emit(const Values& tile) {
-    if (place_.rows_left == nullptr) return EmitRows(tile, e_.Int(shape_.rows));
+    Value* all = e_.Int(shape_.rows);
+    if (place_.rows_left == nullptr) return EmitRows(tile, all);
+    if (tile.empty()) return EmitRows(tile, e_.Min(place_.rows_left, all));
     e_.If(
-        e_.b.CreateICmpSGE(place_.rows_left, e_.Int(shape_.rows)),
-        [&] { EmitRows(tile, e_.Int(shape_.rows)); }, [&] { EmitRows(tile, place_.rows_left); });
+        e_.b.CreateICmpSGE(place_.rows_left, all), [&] { EmitRows(tile, all); },
+        [&] { EmitRows(tile, place_.rows_left); });
   }
 
  private:

@@ -277,7 +277,7 @@ def _made(function: Callable[[], Tensor | tuple[Tensor, ...]]) -> tuple[Tensor, 
 
 def test_a_recording_that_cannot_be_described_is_captured(monkeypatch):
     from habana_frameworks.torch.dynamo.fingerprints.function_text import Uncacheable
-    from habana_frameworks.torch.lazy import keys
+    from habana_frameworks.torch.eager import keys
 
     def refuse() -> list[tuple[str, str]]:
         raise Uncacheable("something was registered")

@@ -34,44 +34,16 @@ from ..torch_compat.fakes import (
 )
 from ..torch_compat.ops import OpOverload, OpOverloadPacket, takes_numbers
 from ..torch_compat.trees import tree_leaves, tree_map_only
+from .answer import SINGLE, Answer, Made, Resize
+from .stored import key_of_call, plain_results, resizes_to, stored_call
 
 _DEVICE = "hpu"
-# A result of an operator that is one tensor, not a list of tensors.
-_SINGLE = -1
 # Overloads that take a number where others take a tensor: as a later operand, and as the first one.
 _OF_NUMBERS = {
     "Tensor": (("Scalar", "Tensor_Scalar"), ("Scalar_Tensor",)),
     "out": (("Scalar_out",), ()),
     "Tensor_out": (("Scalar_out", "Tensor_Scalar_out"), ("Scalar_Tensor_out",)),
 }
-
-
-class Made(NamedTuple):
-    """The source of a tensor among the results of an operator."""
-
-    kind: str  # "output": the program's next output; "empty": memory of 0 bytes; "undefined"
-    dtype: torch.dtype = torch.float32
-    sizes: tuple[int, ...] = ()
-
-
-class Resize(NamedTuple):
-    """The form that an operator gives an `out` tensor that has another size than its result."""
-
-    tensor: int  # its place among the tensors of the call
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-
-
-class Answer(NamedTuple):
-    """The program for the calls of one signature (backend/torch/record/call_program.h), or the
-    reason why there is none."""
-
-    program: Any  # _torch.Program, or None
-    refusal: str = ""  # why there is no program
-    lasting: bool = True  # whether there will be none later either
-    counts: Sequence[int] = ()  # by result: the length of a list, or _SINGLE
-    made: Sequence[Made] = ()  # by tensor among the results
-    resizes: Sequence[Resize] = ()  # before the call
 
 
 class _Captured(NamedTuple):
@@ -88,17 +60,42 @@ def _know_fakes() -> None:
 features.enable(features.FAKE_RESULTS, _know_fakes)
 
 
-def compile_call(name: str, overload: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Answer:
+def compile_call(
+    name: str,
+    overload: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    signature: bytes = b"",
+) -> Answer:
     """The program of a call of operator `name` ("aten::add"). Raises what the operator's shape
-    function raises for wrong arguments."""
+    function raises for wrong arguments.
+
+    signature: the words of CallSignature (backend/torch/record/call_signature.h), by which the
+    store may have the program already; empty if the caller only wants to know whether there is one.
+    """
     namespace, _, short = name.partition("::")
     packet = getattr(getattr(torch.ops, namespace), short)
     started = time.perf_counter()
+    record = GraphRecord(f"eager {short}")
     try:
         op = overload_of(packet, overload or "default", args, kwargs)
-        with torch.no_grad():
-            captured = _try_capture(op, args, kwargs)
-        program = compile_graph(captured.graph, GraphRecord(f"eager {short}")).program
+        tensors = tensors_among(args, kwargs)
+        plain = plain_results(op, args, kwargs)
+        front_end = key_of_call(op, name, overload, signature, record)
+        loaded = None
+        if front_end is not None:
+            outs = [kwargs[given.name] for given in op._schema.arguments if given.is_out]
+            outputs = plain[1].count(Made("output"))
+            loaded = stored_call(front_end, tensors, outs, outputs, record)
+        if loaded is not None:
+            captured = _Captured(b"", *plain, resizes_to(loaded, tensors))
+        else:
+            with torch.no_grad():
+                captured = _try_capture(op, args, kwargs)
+            if (captured.counts, captured.made) != plain:
+                front_end = None
+            loaded = compile_graph(captured.graph, record, front_end)
+        program = loaded.program
     except CaptureError as error:
         return Answer(None, str(error))
     except NoProgram as error:
@@ -309,10 +306,10 @@ def _made(leaf: Any) -> Made:
 
 
 def call_counts(op: OpOverload, result: Any) -> tuple[int, ...]:
-    """By result of the operator: the length of a list, or _SINGLE for a tensor."""
+    """By result of the operator: the length of a list, or SINGLE for a tensor."""
     returns = len(op._schema.returns)
     results = result if returns > 1 else (result,) * returns
-    return tuple(len(item) if isinstance(item, (list, tuple)) else _SINGLE for item in results)
+    return tuple(len(item) if isinstance(item, (list, tuple)) else SINGLE for item in results)
 
 
 def _why_eager(text: str) -> str:

@@ -10,8 +10,8 @@ import torch
 from ..dynamo.capture.decompositions.aten_rules import ATEN_RULES
 from ..dynamo.capture.recorder import storage_of
 from ..dynamo.capture.wire import CaptureError
+from ..eager.answer import Resize
 from ..eager.calls import (
-    Resize,
     call_counts,
     compile_call,
     overload_of,

@@ -28,6 +28,15 @@ def writes(schema: str) -> bool:
     return mutable
 
 
+def is_functionalized(op: OpOverload) -> bool:
+    """Whether PyTorch turns the writes of an operator into new values. It refuses those that only
+    have kernels for devices."""
+    return any(
+        torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key)
+        for key in ("Functionalize", "CompositeImplicitAutograd")
+    )
+
+
 def compiled_kernel(op: OpOverload, key: str) -> Callable[..., Any] | None:
     """The kernel for a dispatch key that compiled code has registered; None where there is none, or
     where Python has registered it."""

@@ -10,8 +10,9 @@ import torch
 from ...torch_compat.fakes import FakeTensorMode
 from ...torch_compat.trees import tree_map_only
 from .functional import record_functional
-from .recorder import RecordingMode, SnippetRecorder, WholeOpsMode
+from .recorder import RecordingMode, SnippetRecorder
 from .snippet import Snippet
+from .whole_ops_mode import WholeOpsMode
 from .wire import NeedsFunctionalization
 
 

@@ -33,10 +33,11 @@ from .inputs import (
     is_weight,
 )
 from .joint import record_joint
-from .recorder import SnippetRecorder, autocast_active, storage_of
+from .recorder import SnippetRecorder, storage_of
 from .snippet import GraphBuilder, GraphWriter, Slot, Snippet
 from .values import Signature, TensorValue, map_tensors
 from .whole_ops import find_handler
+from .whole_ops_mode import autocast_active
 from .wire import (
     GRADIENT_OF_OUTPUT,
     CaptureError,

@@ -27,8 +27,9 @@ from ...torch_compat.graph_calls import multilabel_margin_loss
 from ...torch_compat.ops import HigherOrderOperator
 from ...torch_compat.trees import tree_flatten, tree_unflatten
 from .aliases import alias_forms
-from .recorder import RecordingMode, SnippetRecorder, WholeOpsMode, storage_of, unwrap_functional
+from .recorder import RecordingMode, SnippetRecorder, storage_of, unwrap_functional
 from .snippet import Snippet
+from .whole_ops_mode import WholeOpsMode
 from .wire import CaptureError
 
 

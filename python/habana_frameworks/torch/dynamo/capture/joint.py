@@ -28,6 +28,7 @@ from .aliases import PLAIN, alias_forms
 from .functional import Functionalization, check_aliases, elements_share_memory, renewed_inputs
 from .recorder import RecordingMode, SnippetRecorder, storage_of, unwrap_functional
 from .snippet import Snippet
+from .whole_ops_mode import WritingOpsMode
 from .wire import CaptureError
 
 
@@ -119,7 +120,8 @@ def record_joint(
     grad_mode = torch.set_grad_enabled(torch.is_grad_enabled())
     with mode, recording, enable_python_dispatcher(), grad_mode, no_hooks:
         wrapped = [to_functional_tensor(fake) for fake in fakes]
-        with Functionalization(), torch.autograd.set_multithreading_enabled(False):
+        one_thread = torch.autograd.set_multithreading_enabled(False)
+        with Functionalization(), WritingOpsMode(recording), one_thread:
             for wrapper, wanted in zip(wrapped, requires_grad, strict=True):
                 wrapper.requires_grad_(wanted)
             result = run(wrapped)

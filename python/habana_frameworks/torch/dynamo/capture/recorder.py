@@ -9,21 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from ...internal.registrations import OWN_OPS
 from ...torch_compat.fakes import FakeTensor
 from ...torch_compat.functionalization import (
-    disable_functionalization,
-    enable_functionalization,
     from_functional_tensor,
     is_functional_tensor,
     sync,
-    to_functional_tensor,
 )
 from ...torch_compat.modes import TorchDispatchMode, disable_current_modes
 from ...torch_compat.ops import OpOverload, assert_async
-from ...torch_compat.transforms import is_functorch_wrapped_tensor
 from ...torch_compat.trees import tree_leaves, tree_map_only
 from .decompositions.aten_rules import ATEN_RULES
 from .decompositions.find_decomposition import find_decomposition
@@ -38,7 +33,6 @@ from .recorded_ops import (
     writes_undeclared,
 )
 from .snippet import Call, Slot, Snippet
-from .whole_ops import find_handler
 from .wire import CaptureError, Meta, NeedsFunctionalization, check_plain, meta_of
 
 _log = logging.getLogger("habana_frameworks.torch.dynamo")
@@ -130,7 +124,7 @@ class SnippetRecorder:
         memory: list[int | None] = []
         slots: list[int] = []
         device = ""
-        if not op._schema.returns:
+        if not op._schema.returns and not op._schema.is_mutable:
             result = ()  # a check: it is called for its effect, and the compiler must keep it
         for item in result if isinstance(result, (list, tuple)) else (result,):
             if item is None:
@@ -335,59 +329,3 @@ def unwrap_functional(tensor: torch.Tensor) -> torch.Tensor:
     sync(tensor)
     inner: torch.Tensor = from_functional_tensor(tensor)
     return inner
-
-
-def _is_transformed(values: Any) -> bool:
-    """True inside a functorch transform (vmap), where a call does not mean its ATen op."""
-    return any(
-        isinstance(leaf, torch.Tensor)
-        and is_functorch_wrapped_tensor(leaf)
-        and not is_functional_tensor(leaf)
-        for leaf in tree_leaves(values)
-    )
-
-
-class WholeOpsMode(TorchFunctionMode):
-    """Records composite functions (whole_ops) as one call, also inside other Python functions.
-
-    functional: the tensors are functional wrappers, and functionalization is on.
-    """
-
-    def __init__(self, recording: RecordingMode, functional: bool) -> None:
-        super().__init__()
-        self.recording = recording
-        self.functional = functional
-
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
-        handler = None if autocast_active() else find_handler("call_function", func)
-        if handler is not None and not _is_transformed((args, kwargs)):
-            call = handler(*args, **kwargs)
-            if call is not None:
-                return self._record_functional(*call) if self.functional else self._record(*call)
-        return func(*args, **kwargs)
-
-    def _record(self, op: OpOverload, args: Any, kwargs: Any) -> Any:
-        with self.recording.paused():
-            result = op(*args, **kwargs)
-        self.recording.recorder.record(op, args, kwargs, result)
-        return result
-
-    def _record_functional(self, op: OpOverload, args: Any, kwargs: Any) -> Any:
-        disable_functionalization()
-        try:
-            args, kwargs = tree_map_only(torch.Tensor, unwrap_functional, (args, kwargs))
-            result = self._record(op, args, kwargs)
-            return tree_map_only(torch.Tensor, to_functional_tensor, result)
-        finally:
-            enable_functionalization(reapply_views=True)
-
-
-def autocast_active() -> bool:
-    return torch.is_autocast_enabled("hpu") or torch.is_autocast_enabled("cpu")

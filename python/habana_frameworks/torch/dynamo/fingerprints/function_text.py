@@ -186,7 +186,12 @@ class _Content:
             try:
                 value = cell.cell_contents
             except ValueError:
-                raise Uncacheable(f"a function refers to {name}, which has no value yet") from None
+                # Names in wrappers of PyTorch have no value where no branch uses them.
+                if foreign:
+                    text = f"a function refers to {name}, which has no value yet"
+                    raise Uncacheable(text) from None
+                yield f"{name} without a value"
+                continue
             yield from self.reference(name, value, strict=foreign)
         if not foreign:
             yield from self._behind_names(function)

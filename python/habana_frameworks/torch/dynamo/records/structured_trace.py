@@ -14,7 +14,7 @@ _trace = features.load(features.TRACE_LOG, "trace_log")
 
 
 def is_on() -> bool:
-    return _trace is not None and bool(_trace.trace_log.handlers)
+    return _trace is not None and _trace.has_readers()
 
 
 def log_graph(record: GraphRecord) -> None:
