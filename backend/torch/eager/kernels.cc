@@ -274,6 +274,12 @@ Tensor& Fill(Tensor& self, const at::Scalar& value) {
   const Tensor element =
       at::full({std::min<int64_t>(self.numel(), 2)}, value, self.options().device(at::kCPU));
   if (FillDense(self, element.const_data_ptr())) return self;
+  if (AcquiredDevice().properties().host_addressable) {
+    HostAccess access;
+    access.ToHost(self, /*written=*/true).fill_(value);
+    access.Finish();
+    return self;
+  }
   return at::native::call_fallback_fn<&RunOnCpu, ATEN_OP2(fill_, Scalar)>::call(self, value);
 }
 

@@ -4,9 +4,9 @@
 // in their order. The arguments keep the values that they had before it.
 #pragma once
 
-#include <ATen/core/function_schema.h>
-
 #include <algorithm>
+
+#include "backend/torch/pytorch/unstable_torch.h"
 
 namespace hpu::torch_backend {
 

@@ -29,6 +29,18 @@ def only_recipes():
         yield
 
 
+@needs_direct_calls
+def test_a_fill_with_a_pattern_of_eight_bytes_is_one_direct_call():
+    x = torch.zeros(2, 17, dtype=torch.int64, device="hpu")
+    _torch.forget_call_programs()
+    before = ways("fill_")
+    x.fill_(-100)
+    assert x.tolist() == [[-100] * 17] * 2
+    x.t()[2:4].fill_(7)
+    assert x.sum().item() == 28 - 100 * 30
+    assert [now - then for now, then in zip(ways("fill_"), before, strict=True)] == [0, 2, 0]
+
+
 def x(*sizes: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(sizes, generator=torch.Generator().manual_seed(seed))
 

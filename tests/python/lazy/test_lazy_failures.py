@@ -20,6 +20,20 @@ def _in_lazy_mode():
         yield
 
 
+def test_an_operator_without_a_rule_is_said_once_for_all_recordings(caplog):
+    def values(x: torch.Tensor) -> list[float]:
+        with lazy_mode():
+            y = (x.double() + 1).float() * 2
+            mark_step()
+            return y.tolist()
+
+    caplog.set_level("WARNING")
+    for size in (17, 19):
+        assert values(torch.ones(size, device="hpu")) == [4.0] * size
+    about = [line for line in caplog.messages if "aten::add" in line and "f64" in line]
+    assert len(about) == 1, caplog.messages
+
+
 def test_a_recording_without_a_program_runs_call_by_call(monkeypatch):
     refused = recordings.Answer(None, "this test says so")
     monkeypatch.setattr(recordings, "compile_recording", lambda *_: refused)

@@ -80,6 +80,10 @@ def _is_known(short: str) -> bool:
 
 
 def _describe(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Description:
+    for argument, value in zip(op._schema.arguments, args, strict=False):
+        if value is None and str(argument.type) == "Tensor":
+            # Kernels give undefined results then (gradients of attention), and fake tensors others.
+            return Description(f"argument {argument.name} is an undefined tensor")
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     with torch.no_grad():
         fakes, result = run_on_fakes(mode, op, args, kwargs)

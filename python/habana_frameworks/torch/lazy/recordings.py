@@ -132,7 +132,7 @@ def compile_recording(
         return _refused(record, str(error), error.lasting)
     except Exception as error:
         return _refused(record, f"{type(error).__name__}: {error}".partition("\n")[0])
-    describe_program(record, loaded, use_eager_fallback=True)
+    describe_program(record, loaded, use_eager_fallback=True, one_of_many=True)
     note_stored(record)
     _report(record)
     return Answer(loaded.program, "", True, capture.program_inputs, capture.numbers.taken)
@@ -325,9 +325,8 @@ class _Capture:
             return self._bases[id(tensor), 0]
         form = form_of(tensor)
         if 0 in form.sizes:
-            return torch.empty_strided(
-                form.sizes, form.strides, dtype=form.dtype, device=tensor.device
-            )
+            # Recipes have a rule for it, and its strides have no meaning.
+            return torch.full(form.sizes, 0, dtype=form.dtype, device=tensor.device)
         name = _name(tensor)
         pieces = self._pieces.get(name)
         if pieces is None:

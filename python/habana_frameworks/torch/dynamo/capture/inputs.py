@@ -160,12 +160,18 @@ def has_symbols(values: Sequence[Any]) -> bool:
     return False
 
 
+def _has_hint(number: torch.SymInt | torch.SymFloat | torch.SymBool) -> bool:
+    """Whether the number's value is known. The node of a nested tensor's size has no hint."""
+    has_hint = getattr(number.node, "has_hint", None)
+    return has_hint is not None and bool(has_hint())
+
+
 def without_symbols(values: Sequence[Any]) -> list[Any] | None:
     """Fake tensors and numbers of the sizes that the symbols had when they were made; None if one
     of the symbols depends on data."""
     symbols = (torch.SymInt, torch.SymFloat, torch.SymBool)
     numbers = [number for value in values for number in _numbers(value)]
-    if not all(n.node.has_hint() for n in numbers if isinstance(n, symbols)):
+    if not all(_has_hint(n) for n in numbers if isinstance(n, symbols)):
         return None
     mode = FakeTensorMode()
 

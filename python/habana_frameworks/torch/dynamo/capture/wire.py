@@ -47,8 +47,9 @@ def check_plain(tensor: torch.Tensor, what: str) -> None:
         raise CaptureError(f"{what} has element type {tensor.dtype}, which no graph can hold")
     if tensor.is_complex():
         raise CaptureError(
-            f"{what} is complex, and recipes hold real numbers (a rotation can be computed with "
-            "cosine and sine)"
+            f"{what} is complex, and recipes hold real numbers (rotary embeddings can be computed "
+            "with cosine and sine; a call such as torch.fft can be kept out of the graph by "
+            "torch.compiler.disable)"
         )
     if tensor.is_neg():
         raise CaptureError(f"{what} is a negated view")

@@ -31,11 +31,18 @@ _COPY_TO_HOST = " = hpu::copy_to_host("
 Compiled = Callable[..., Any]
 
 
-def warn_once(text: str) -> None:
-    """Warns once per text and process."""
-    if text not in _warned:
-        _warned.add(text)
+def warn_once(text: str, about: str = "") -> None:
+    """Warns once per process about something: the text, unless `about` says more generally what."""
+    about = about or text
+    if about not in _warned:
+        _warned.add(about)
         _log.warning("%s", text)
+
+
+def _operator_and_reason(step: str) -> str:
+    """ "eager aten::lgamma # no rule for this operator", without values and sizes."""
+    call, _, reason = step.partition("#")
+    return f"eager {call.rpartition('= ')[2].partition('(')[0]} # {reason.strip()}"
 
 
 def log_record(record: GraphRecord) -> None:
@@ -48,9 +55,15 @@ def log_record(record: GraphRecord) -> None:
     structured_trace.log_graph(record)
 
 
-def describe_program(record: GraphRecord, loaded: Loaded, use_eager_fallback: bool) -> set[str]:
+def describe_program(
+    record: GraphRecord, loaded: Loaded, use_eager_fallback: bool, one_of_many: bool = False
+) -> set[str]:
     """The names of the ops that run eagerly. Raises AssertionError if there are some and they are
-    not allowed."""
+    not allowed.
+
+    one_of_many: there are so many such programs (recordings) that a warning about an operator and
+    its reason is not repeated for another program. The report has all of them.
+    """
     program = loaded.program
     record.content_key = loaded.content_key
     record.content_factors = loaded.content_factors
@@ -64,7 +77,7 @@ def describe_program(record: GraphRecord, loaded: Loaded, use_eager_fallback: bo
         record.eager_steps = [step for step in steps if _COPY_TO_HOST not in step]
         record.eager_nodes = program.eager_node_count - len(steps) + len(record.eager_steps)
         for step in record.eager_steps:
-            warn_once(f"{record.name}: {step}")
+            warn_once(f"{record.name}: {step}", _operator_and_reason(step) if one_of_many else "")
         if record.eager_steps and not use_eager_fallback:
             raise AssertionError(
                 f"option use_eager_fallback is off and {record.name} has eager ops: "
