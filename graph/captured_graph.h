@@ -59,6 +59,8 @@ struct CapturedResult {
 struct CapturedCall {
   uint32_t schema = 0;         // into CapturedGraph::schemas
   std::vector<Argument> args;  // one per argument of the schema; tensors by value number
+  // Those of the operator. One of user code that writes to arguments, and returns none of them, has
+  // the values of these arguments after the call as further results, and writes nothing.
   std::vector<CapturedResult> results;
   // Numbers of argument values whose memory the call writes, ascending.
   std::vector<uint32_t> writes;
