@@ -113,8 +113,8 @@ def test_complex_numbers_run_eagerly_for_a_reason_of_one_sentence():
         return torch.view_as_real(torch.view_as_complex(x.view(2, 2, 2)) * rotation).flatten(1)
 
     reason = (
-        "is complex, and recipes hold real numbers (a rotation can be computed with cosine and "
-        "sine)"
+        "is complex, and recipes hold real numbers (rotary embeddings can be computed with cosine "
+        "and sine; a call such as torch.fft can be kept out of the graph by torch.compiler.disable)"
     )
     (graph,) = check(rotate, x, rotation).graphs
     assert graph.reason == f"input l_rotation_ {reason}"
