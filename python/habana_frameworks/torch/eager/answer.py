@@ -34,6 +34,6 @@ class Answer(NamedTuple):
     program: Any  # _torch.Program, or None
     refusal: str = ""  # why there is no program
     lasting: bool = True  # whether there will be none later either
-    counts: Sequence[int] = ()  # by result: the length of a list, or _SINGLE
+    counts: Sequence[int] = ()  # by result: the length of a list, or SINGLE
     made: Sequence[Made] = ()  # by tensor among the results
     resizes: Sequence[Resize] = ()  # before the call

@@ -35,7 +35,7 @@ from ..torch_compat.fakes import (
 from ..torch_compat.ops import OpOverload, OpOverloadPacket, takes_numbers
 from ..torch_compat.trees import tree_leaves, tree_map_only
 from .answer import SINGLE, Answer, Made, Resize
-from .stored import key_of_call, plain_results, resizes_to, stored_call
+from .stored import key_of_call, output_mask, plain_results, resizes_to, stored_call
 
 _DEVICE = "hpu"
 # Overloads that take a number where others take a tensor: as a later operand, and as the first one.
@@ -82,9 +82,9 @@ def compile_call(
         tensors = tensors_among(args, kwargs)
         plain = plain_results(op, args, kwargs)
         front_end = key_of_call(op, name, overload, signature, record)
+        outs = [kwargs[given.name] for given in op._schema.arguments if given.is_out]
         loaded = None
         if front_end is not None:
-            outs = [kwargs[given.name] for given in op._schema.arguments if given.is_out]
             outputs = plain[1].count(Made("output"))
             loaded = stored_call(front_end, tensors, outs, outputs, record)
         if loaded is not None:
@@ -92,7 +92,9 @@ def compile_call(
         else:
             with torch.no_grad():
                 captured = _try_capture(op, args, kwargs)
-            if (captured.counts, captured.made) != plain:
+            resized = [tensors[resize.tensor] for resize in captured.resizes]
+            only_outs = all(any(tensor is out for out in outs) for tensor in resized)
+            if (captured.counts, captured.made) != plain or not only_outs:
                 front_end = None
             loaded = compile_graph(captured.graph, record, front_end)
         program = loaded.program
@@ -226,10 +228,9 @@ def _capture(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _
 
 def _masked(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
     """The results that `output_mask` asks for. PyTorch's fake batch norm has the others, too."""
-    for place, argument in enumerate(op._schema.arguments):
-        if argument.name == "output_mask" and isinstance(result, tuple):
-            mask = args[place] if place < len(args) else kwargs[argument.name]
-            return tuple(x if wanted else None for x, wanted in zip(result, mask, strict=True))
+    mask = output_mask(op, args, kwargs)
+    if mask and isinstance(result, tuple):
+        return tuple(x if wanted else None for x, wanted in zip(result, mask, strict=True))
     return result
 
 

@@ -22,12 +22,18 @@ def plain_results(
     """The counts and sources of results each of which is an output of the program, or that an
     `output_mask` does not ask for. Nothing but the program is in the store, so only calls with such
     results have a front-end key."""
-    made = [Made("output") for _ in op._schema.returns]
+    mask = output_mask(op, args, kwargs) or [True] * len(op._schema.returns)
+    made = [Made("output" if wanted else "undefined") for wanted in mask]
+    return (SINGLE,) * len(made), made
+
+
+def output_mask(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[bool]:
+    """Which results a call asks for, where its operator has an argument for that; else nothing."""
     for place, argument in enumerate(op._schema.arguments):
         if argument.name == "output_mask":
-            mask = args[place] if place < len(args) else kwargs[argument.name]
-            made = [Made("output" if wanted else "undefined") for wanted in mask]
-    return (SINGLE,) * len(made), made
+            mask: Sequence[bool] = args[place] if place < len(args) else kwargs[argument.name]
+            return mask
+    return ()
 
 
 def key_of_call(

@@ -48,7 +48,9 @@ class WritingOpsMode(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        kwargs = kwargs or {}
+        return self.call(func, args, kwargs or {})
+
+    def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if _writes_unseen(func) and not _is_transformed((args, kwargs)):
             return self._record_writes(func, args, kwargs)
         return func(*args, **kwargs)
@@ -96,21 +98,14 @@ class WholeOpsMode(WritingOpsMode):
         super().__init__(recording)
         self.functional = functional
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
+    def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         handler = None if autocast_active() else find_handler("call_function", func)
         if handler is not None and not _is_transformed((args, kwargs)):
             call = handler(*args, **kwargs)
             if call is not None:
                 return self._record_functional(*call) if self.functional else self._record(*call)
         if self.functional:
-            return super().__torch_function__(func, types, args, kwargs)
+            return super().call(func, args, kwargs)
         return func(*args, **kwargs)
 
     def _record(self, op: OpOverload, args: Any, kwargs: Any) -> Any:
