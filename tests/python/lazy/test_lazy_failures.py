@@ -11,6 +11,7 @@ from both_modes import close, matrix
 from lazy_case import Counts, lazy_mode, mark_step
 from processes import output_of
 
+from habana_frameworks.torch.dynamo.programs import binding
 from habana_frameworks.torch.lazy import recordings
 
 
@@ -20,7 +21,9 @@ def _in_lazy_mode():
         yield
 
 
-def test_an_operator_without_a_rule_is_said_once_for_all_recordings(caplog):
+def test_an_operator_without_a_rule_is_said_once_for_all_recordings(caplog, monkeypatch):
+    monkeypatch.setattr(binding, "_warned", set())  # as in a process that has said nothing yet
+
     def values(x: torch.Tensor) -> list[float]:
         with lazy_mode():
             y = (x.double() + 1).float() * 2
